@@ -92,6 +92,17 @@ func iq4nlRowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 //go:noescape
 func mxfp4RowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
+// quantizeSuperNEON quantizes stretches of 256 activations, which follow each other in x, to stretches
+// that are stride bytes apart, as QuantizeSuper does.
+//
+//go:noescape
+func quantizeSuperNEON(dst *byte, stride int, x *float32, stretches int, order *byte)
+
+// quantizeSmallNEON is quantizeSuperNEON for QuantizeSmall.
+//
+//go:noescape
+func quantizeSmallNEON(dst *byte, stride int, x *float32, stretches int)
+
 // The tiles add 256 elements of a panel, of 32 rows, times those of tiles*n rows of activations, whose
 // stretches are ActBytes apart, to c [row of activations][32]. The codes of the panel have their
 // signs. n is the last number of the name. Before it is the level; the panels of I8MM are wide.
@@ -299,3 +310,90 @@ func tileTwoI8MMx2(c *float32, panel, act *byte, tiles int)
 
 //go:noescape
 func tileTwoI8MMx1(c *float32, panel, act *byte, tiles int)
+
+// The functions that unpack do what pack of a form does for 32 whole rows, if the codes have their
+// signs: those of Step4 for panels with steps of 4 elements, those of Step8 for wide ones.
+
+//go:noescape
+func q4kUnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q5kUnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q6kUnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q2kUnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q3kUnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func tq20UnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq4xsUnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q40UnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q41UnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q50UnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q51UnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q80UnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq4nlUnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func mxfp4UnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q4kUnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q5kUnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q6kUnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q2kUnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q3kUnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func tq20UnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq4xsUnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q40UnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q41UnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q50UnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q51UnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q80UnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq4nlUnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func mxfp4UnpackStep8(panel, w *byte, rowBytes int)

@@ -12,8 +12,10 @@ func (k *Kernel) vectorise(level isa.Level) {
 	if level < isa.NEON {
 		return
 	}
+	k.act = quantizer{quantizeSuperNEON, quantizeSmallNEON}
 	k.form = &signed[k.d]
 	k.rows = rowsNEON[k.d]
+	k.pack = packers4[k.d]
 	k.tiles = tilesNEON.of(k.form)
 	k.callRows = 64
 	if level < isa.DotProd {
@@ -26,6 +28,7 @@ func (k *Kernel) vectorise(level isa.Level) {
 		return
 	}
 	k.form = &wide[k.d]
+	k.pack = packers8[k.d]
 	k.tiles = tilesI8MM.of(k.form)
 }
 
@@ -105,4 +108,18 @@ var rowsDot = [dtype.Count]rows{
 	dtype.Q2_K: q2kRowsDot, dtype.Q3_K: q3kRowsDot, dtype.TQ2_0: tq20RowsDot, dtype.IQ4_XS: iq4xsRowsDot,
 	dtype.Q4_0: q40RowsDot, dtype.Q4_1: q41RowsDot, dtype.Q5_0: q50RowsDot, dtype.Q5_1: q51RowsDot,
 	dtype.Q8_0: q80RowsDot, dtype.IQ4_NL: iq4nlRowsDot, dtype.MXFP4: mxfp4RowsDot,
+}
+
+var packers4 = [dtype.Count]packer{
+	dtype.Q4_K: q4kUnpackStep4, dtype.Q5_K: q5kUnpackStep4, dtype.Q6_K: q6kUnpackStep4,
+	dtype.Q2_K: q2kUnpackStep4, dtype.Q3_K: q3kUnpackStep4, dtype.TQ2_0: tq20UnpackStep4, dtype.IQ4_XS: iq4xsUnpackStep4,
+	dtype.Q4_0: q40UnpackStep4, dtype.Q4_1: q41UnpackStep4, dtype.Q5_0: q50UnpackStep4, dtype.Q5_1: q51UnpackStep4,
+	dtype.Q8_0: q80UnpackStep4, dtype.IQ4_NL: iq4nlUnpackStep4, dtype.MXFP4: mxfp4UnpackStep4,
+}
+
+var packers8 = [dtype.Count]packer{
+	dtype.Q4_K: q4kUnpackStep8, dtype.Q5_K: q5kUnpackStep8, dtype.Q6_K: q6kUnpackStep8,
+	dtype.Q2_K: q2kUnpackStep8, dtype.Q3_K: q3kUnpackStep8, dtype.TQ2_0: tq20UnpackStep8, dtype.IQ4_XS: iq4xsUnpackStep8,
+	dtype.Q4_0: q40UnpackStep8, dtype.Q4_1: q41UnpackStep8, dtype.Q5_0: q50UnpackStep8, dtype.Q5_1: q51UnpackStep8,
+	dtype.Q8_0: q80UnpackStep8, dtype.IQ4_NL: iq4nlUnpackStep8, dtype.MXFP4: mxfp4UnpackStep8,
 }

@@ -5358,6 +5358,1114 @@ done:
 	CBNZ R3, row
 	RET
 
+TEXT ·quantizeSuperNEON(SB), NOSPLIT|NOFRAME, $0-40
+	MOVD dst+0(FP), R0
+	MOVD stride+8(FP), R1
+	MOVD x+16(FP), R2
+	MOVD stretches+24(FP), R3
+	MOVW $0x42fe0000, R5
+	WORD $0x1e2700b5 // fmov s21, w5
+	WORD $0x4f07e7f6 // movi v22.16b, #255
+	WORD $0x6f3f06d6 // ushr v22.4s, v22.4s, #1
+	WORD $0x4f00e418 // movi v24.16b, #0
+	MOVD order+32(FP), R4
+stretch:
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0xad400440 // ldp q0, q1, [x2, #0]
+	WORD $0xad410c42 // ldp q2, q3, [x2, #32]
+	WORD $0xad421444 // ldp q4, q5, [x2, #64]
+	WORD $0xad431c46 // ldp q6, q7, [x2, #96]
+	WORD $0x4e361c11 // and v17.16b, v0.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c31 // and v17.16b, v1.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c51 // and v17.16b, v2.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c71 // and v17.16b, v3.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c91 // and v17.16b, v4.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cb1 // and v17.16b, v5.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cd1 // and v17.16b, v6.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cf1 // and v17.16b, v7.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0xad440440 // ldp q0, q1, [x2, #128]
+	WORD $0xad450c42 // ldp q2, q3, [x2, #160]
+	WORD $0xad461444 // ldp q4, q5, [x2, #192]
+	WORD $0xad471c46 // ldp q6, q7, [x2, #224]
+	WORD $0x4e361c11 // and v17.16b, v0.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c31 // and v17.16b, v1.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c51 // and v17.16b, v2.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c71 // and v17.16b, v3.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c91 // and v17.16b, v4.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cb1 // and v17.16b, v5.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cd1 // and v17.16b, v6.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cf1 // and v17.16b, v7.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0xad480440 // ldp q0, q1, [x2, #256]
+	WORD $0xad490c42 // ldp q2, q3, [x2, #288]
+	WORD $0xad4a1444 // ldp q4, q5, [x2, #320]
+	WORD $0xad4b1c46 // ldp q6, q7, [x2, #352]
+	WORD $0x4e361c11 // and v17.16b, v0.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c31 // and v17.16b, v1.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c51 // and v17.16b, v2.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c71 // and v17.16b, v3.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c91 // and v17.16b, v4.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cb1 // and v17.16b, v5.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cd1 // and v17.16b, v6.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cf1 // and v17.16b, v7.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0xad4c0440 // ldp q0, q1, [x2, #384]
+	WORD $0xad4d0c42 // ldp q2, q3, [x2, #416]
+	WORD $0xad4e1444 // ldp q4, q5, [x2, #448]
+	WORD $0xad4f1c46 // ldp q6, q7, [x2, #480]
+	WORD $0x4e361c11 // and v17.16b, v0.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c31 // and v17.16b, v1.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c51 // and v17.16b, v2.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c71 // and v17.16b, v3.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c91 // and v17.16b, v4.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cb1 // and v17.16b, v5.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cd1 // and v17.16b, v6.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cf1 // and v17.16b, v7.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	ADD $512, R2
+	WORD $0xad400440 // ldp q0, q1, [x2, #0]
+	WORD $0xad410c42 // ldp q2, q3, [x2, #32]
+	WORD $0xad421444 // ldp q4, q5, [x2, #64]
+	WORD $0xad431c46 // ldp q6, q7, [x2, #96]
+	WORD $0x4e361c11 // and v17.16b, v0.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c31 // and v17.16b, v1.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c51 // and v17.16b, v2.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c71 // and v17.16b, v3.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c91 // and v17.16b, v4.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cb1 // and v17.16b, v5.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cd1 // and v17.16b, v6.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cf1 // and v17.16b, v7.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0xad440440 // ldp q0, q1, [x2, #128]
+	WORD $0xad450c42 // ldp q2, q3, [x2, #160]
+	WORD $0xad461444 // ldp q4, q5, [x2, #192]
+	WORD $0xad471c46 // ldp q6, q7, [x2, #224]
+	WORD $0x4e361c11 // and v17.16b, v0.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c31 // and v17.16b, v1.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c51 // and v17.16b, v2.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c71 // and v17.16b, v3.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c91 // and v17.16b, v4.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cb1 // and v17.16b, v5.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cd1 // and v17.16b, v6.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cf1 // and v17.16b, v7.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0xad480440 // ldp q0, q1, [x2, #256]
+	WORD $0xad490c42 // ldp q2, q3, [x2, #288]
+	WORD $0xad4a1444 // ldp q4, q5, [x2, #320]
+	WORD $0xad4b1c46 // ldp q6, q7, [x2, #352]
+	WORD $0x4e361c11 // and v17.16b, v0.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c31 // and v17.16b, v1.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c51 // and v17.16b, v2.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c71 // and v17.16b, v3.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c91 // and v17.16b, v4.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cb1 // and v17.16b, v5.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cd1 // and v17.16b, v6.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cf1 // and v17.16b, v7.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0xad4c0440 // ldp q0, q1, [x2, #384]
+	WORD $0xad4d0c42 // ldp q2, q3, [x2, #416]
+	WORD $0xad4e1444 // ldp q4, q5, [x2, #448]
+	WORD $0xad4f1c46 // ldp q6, q7, [x2, #480]
+	WORD $0x4e361c11 // and v17.16b, v0.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c31 // and v17.16b, v1.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c51 // and v17.16b, v2.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c71 // and v17.16b, v3.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c91 // and v17.16b, v4.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cb1 // and v17.16b, v5.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cd1 // and v17.16b, v6.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cf1 // and v17.16b, v7.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	SUB $512, R2
+	WORD $0x6eb0aa10 // umaxv s16, v16.4s
+	WORD $0x1e260206 // fmov w6, s16
+	WORD $0x1e301ab4 // fdiv s20, s21, s16
+	WORD $0x1e351a17 // fdiv s23, s16, s21
+	WORD $0x1e26028b // fmov w11, s20
+	WORD $0x1e2602ea // fmov w10, s23
+	MOVW $0x04000000, R7
+	CMPW R7, R6
+	CSEL LO, ZR, R11, R11
+	CSEL LO, ZR, R10, R10
+	MOVW $0x7f7fffff, R7
+	CMPW R7, R6
+	CSEL HI, ZR, R11, R11
+	WORD $0x1e270174 // fmov s20, w11
+	WORD $0x1e270157 // fmov s23, w10
+	WORD $0xad400440 // ldp q0, q1, [x2, #0]
+	WORD $0xad410c42 // ldp q2, q3, [x2, #32]
+	WORD $0xad421444 // ldp q4, q5, [x2, #64]
+	WORD $0xad431c46 // ldp q6, q7, [x2, #96]
+	WORD $0x4f949000 // fmul v0.4s, v0.4s, v20.s[0]
+	WORD $0x4e21a800 // fcvtns v0.4s, v0.4s
+	WORD $0x4f949021 // fmul v1.4s, v1.4s, v20.s[0]
+	WORD $0x4e21a821 // fcvtns v1.4s, v1.4s
+	WORD $0x0e612800 // xtn v0.4h, v0.4s
+	WORD $0x4e612820 // xtn2 v0.8h, v1.4s
+	WORD $0x4f949042 // fmul v2.4s, v2.4s, v20.s[0]
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x4f949063 // fmul v3.4s, v3.4s, v20.s[0]
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x4e612862 // xtn2 v2.8h, v3.4s
+	WORD $0x4f949084 // fmul v4.4s, v4.4s, v20.s[0]
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x4f9490a5 // fmul v5.4s, v5.4s, v20.s[0]
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x0e612884 // xtn v4.4h, v4.4s
+	WORD $0x4e6128a4 // xtn2 v4.8h, v5.4s
+	WORD $0x4f9490c6 // fmul v6.4s, v6.4s, v20.s[0]
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4f9490e7 // fmul v7.4s, v7.4s, v20.s[0]
+	WORD $0x4e21a8e7 // fcvtns v7.4s, v7.4s
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x4e6128e6 // xtn2 v6.8h, v7.4s
+	WORD $0x0e212810 // xtn v16.8b, v0.8h
+	WORD $0x4e212850 // xtn2 v16.16b, v2.8h
+	WORD $0x4e303a12 // saddlv h18, v16.16b
+	WORD $0x0e212891 // xtn v17.8b, v4.8h
+	WORD $0x4e2128d1 // xtn2 v17.16b, v6.8h
+	WORD $0x4e303a33 // saddlv h19, v17.16b
+	MOVBU 0(R4), R5
+	ADD R5<<5, R0, R5
+	WORD $0xad0044b0 // stp q16, q17, [x5, #0]
+	WORD $0x7d020012 // str h18, [x0, #256]
+	WORD $0x7d020413 // str h19, [x0, #258]
+	WORD $0x0e738652 // add v18.4h, v18.4h, v19.4h
+	WORD $0x7d024012 // str h18, [x0, #288]
+	WORD $0xad440440 // ldp q0, q1, [x2, #128]
+	WORD $0xad450c42 // ldp q2, q3, [x2, #160]
+	WORD $0xad461444 // ldp q4, q5, [x2, #192]
+	WORD $0xad471c46 // ldp q6, q7, [x2, #224]
+	WORD $0x4f949000 // fmul v0.4s, v0.4s, v20.s[0]
+	WORD $0x4e21a800 // fcvtns v0.4s, v0.4s
+	WORD $0x4f949021 // fmul v1.4s, v1.4s, v20.s[0]
+	WORD $0x4e21a821 // fcvtns v1.4s, v1.4s
+	WORD $0x0e612800 // xtn v0.4h, v0.4s
+	WORD $0x4e612820 // xtn2 v0.8h, v1.4s
+	WORD $0x4f949042 // fmul v2.4s, v2.4s, v20.s[0]
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x4f949063 // fmul v3.4s, v3.4s, v20.s[0]
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x4e612862 // xtn2 v2.8h, v3.4s
+	WORD $0x4f949084 // fmul v4.4s, v4.4s, v20.s[0]
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x4f9490a5 // fmul v5.4s, v5.4s, v20.s[0]
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x0e612884 // xtn v4.4h, v4.4s
+	WORD $0x4e6128a4 // xtn2 v4.8h, v5.4s
+	WORD $0x4f9490c6 // fmul v6.4s, v6.4s, v20.s[0]
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4f9490e7 // fmul v7.4s, v7.4s, v20.s[0]
+	WORD $0x4e21a8e7 // fcvtns v7.4s, v7.4s
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x4e6128e6 // xtn2 v6.8h, v7.4s
+	WORD $0x0e212810 // xtn v16.8b, v0.8h
+	WORD $0x4e212850 // xtn2 v16.16b, v2.8h
+	WORD $0x4e303a12 // saddlv h18, v16.16b
+	WORD $0x0e212891 // xtn v17.8b, v4.8h
+	WORD $0x4e2128d1 // xtn2 v17.16b, v6.8h
+	WORD $0x4e303a33 // saddlv h19, v17.16b
+	MOVBU 1(R4), R5
+	ADD R5<<5, R0, R5
+	WORD $0xad0044b0 // stp q16, q17, [x5, #0]
+	WORD $0x7d020812 // str h18, [x0, #260]
+	WORD $0x7d020c13 // str h19, [x0, #262]
+	WORD $0x0e738652 // add v18.4h, v18.4h, v19.4h
+	WORD $0x7d024412 // str h18, [x0, #290]
+	WORD $0xad480440 // ldp q0, q1, [x2, #256]
+	WORD $0xad490c42 // ldp q2, q3, [x2, #288]
+	WORD $0xad4a1444 // ldp q4, q5, [x2, #320]
+	WORD $0xad4b1c46 // ldp q6, q7, [x2, #352]
+	WORD $0x4f949000 // fmul v0.4s, v0.4s, v20.s[0]
+	WORD $0x4e21a800 // fcvtns v0.4s, v0.4s
+	WORD $0x4f949021 // fmul v1.4s, v1.4s, v20.s[0]
+	WORD $0x4e21a821 // fcvtns v1.4s, v1.4s
+	WORD $0x0e612800 // xtn v0.4h, v0.4s
+	WORD $0x4e612820 // xtn2 v0.8h, v1.4s
+	WORD $0x4f949042 // fmul v2.4s, v2.4s, v20.s[0]
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x4f949063 // fmul v3.4s, v3.4s, v20.s[0]
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x4e612862 // xtn2 v2.8h, v3.4s
+	WORD $0x4f949084 // fmul v4.4s, v4.4s, v20.s[0]
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x4f9490a5 // fmul v5.4s, v5.4s, v20.s[0]
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x0e612884 // xtn v4.4h, v4.4s
+	WORD $0x4e6128a4 // xtn2 v4.8h, v5.4s
+	WORD $0x4f9490c6 // fmul v6.4s, v6.4s, v20.s[0]
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4f9490e7 // fmul v7.4s, v7.4s, v20.s[0]
+	WORD $0x4e21a8e7 // fcvtns v7.4s, v7.4s
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x4e6128e6 // xtn2 v6.8h, v7.4s
+	WORD $0x0e212810 // xtn v16.8b, v0.8h
+	WORD $0x4e212850 // xtn2 v16.16b, v2.8h
+	WORD $0x4e303a12 // saddlv h18, v16.16b
+	WORD $0x0e212891 // xtn v17.8b, v4.8h
+	WORD $0x4e2128d1 // xtn2 v17.16b, v6.8h
+	WORD $0x4e303a33 // saddlv h19, v17.16b
+	MOVBU 2(R4), R5
+	ADD R5<<5, R0, R5
+	WORD $0xad0044b0 // stp q16, q17, [x5, #0]
+	WORD $0x7d021012 // str h18, [x0, #264]
+	WORD $0x7d021413 // str h19, [x0, #266]
+	WORD $0x0e738652 // add v18.4h, v18.4h, v19.4h
+	WORD $0x7d024812 // str h18, [x0, #292]
+	WORD $0xad4c0440 // ldp q0, q1, [x2, #384]
+	WORD $0xad4d0c42 // ldp q2, q3, [x2, #416]
+	WORD $0xad4e1444 // ldp q4, q5, [x2, #448]
+	WORD $0xad4f1c46 // ldp q6, q7, [x2, #480]
+	WORD $0x4f949000 // fmul v0.4s, v0.4s, v20.s[0]
+	WORD $0x4e21a800 // fcvtns v0.4s, v0.4s
+	WORD $0x4f949021 // fmul v1.4s, v1.4s, v20.s[0]
+	WORD $0x4e21a821 // fcvtns v1.4s, v1.4s
+	WORD $0x0e612800 // xtn v0.4h, v0.4s
+	WORD $0x4e612820 // xtn2 v0.8h, v1.4s
+	WORD $0x4f949042 // fmul v2.4s, v2.4s, v20.s[0]
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x4f949063 // fmul v3.4s, v3.4s, v20.s[0]
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x4e612862 // xtn2 v2.8h, v3.4s
+	WORD $0x4f949084 // fmul v4.4s, v4.4s, v20.s[0]
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x4f9490a5 // fmul v5.4s, v5.4s, v20.s[0]
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x0e612884 // xtn v4.4h, v4.4s
+	WORD $0x4e6128a4 // xtn2 v4.8h, v5.4s
+	WORD $0x4f9490c6 // fmul v6.4s, v6.4s, v20.s[0]
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4f9490e7 // fmul v7.4s, v7.4s, v20.s[0]
+	WORD $0x4e21a8e7 // fcvtns v7.4s, v7.4s
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x4e6128e6 // xtn2 v6.8h, v7.4s
+	WORD $0x0e212810 // xtn v16.8b, v0.8h
+	WORD $0x4e212850 // xtn2 v16.16b, v2.8h
+	WORD $0x4e303a12 // saddlv h18, v16.16b
+	WORD $0x0e212891 // xtn v17.8b, v4.8h
+	WORD $0x4e2128d1 // xtn2 v17.16b, v6.8h
+	WORD $0x4e303a33 // saddlv h19, v17.16b
+	MOVBU 3(R4), R5
+	ADD R5<<5, R0, R5
+	WORD $0xad0044b0 // stp q16, q17, [x5, #0]
+	WORD $0x7d021812 // str h18, [x0, #268]
+	WORD $0x7d021c13 // str h19, [x0, #270]
+	WORD $0x0e738652 // add v18.4h, v18.4h, v19.4h
+	WORD $0x7d024c12 // str h18, [x0, #294]
+	ADD $512, R2
+	WORD $0xad400440 // ldp q0, q1, [x2, #0]
+	WORD $0xad410c42 // ldp q2, q3, [x2, #32]
+	WORD $0xad421444 // ldp q4, q5, [x2, #64]
+	WORD $0xad431c46 // ldp q6, q7, [x2, #96]
+	WORD $0x4f949000 // fmul v0.4s, v0.4s, v20.s[0]
+	WORD $0x4e21a800 // fcvtns v0.4s, v0.4s
+	WORD $0x4f949021 // fmul v1.4s, v1.4s, v20.s[0]
+	WORD $0x4e21a821 // fcvtns v1.4s, v1.4s
+	WORD $0x0e612800 // xtn v0.4h, v0.4s
+	WORD $0x4e612820 // xtn2 v0.8h, v1.4s
+	WORD $0x4f949042 // fmul v2.4s, v2.4s, v20.s[0]
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x4f949063 // fmul v3.4s, v3.4s, v20.s[0]
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x4e612862 // xtn2 v2.8h, v3.4s
+	WORD $0x4f949084 // fmul v4.4s, v4.4s, v20.s[0]
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x4f9490a5 // fmul v5.4s, v5.4s, v20.s[0]
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x0e612884 // xtn v4.4h, v4.4s
+	WORD $0x4e6128a4 // xtn2 v4.8h, v5.4s
+	WORD $0x4f9490c6 // fmul v6.4s, v6.4s, v20.s[0]
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4f9490e7 // fmul v7.4s, v7.4s, v20.s[0]
+	WORD $0x4e21a8e7 // fcvtns v7.4s, v7.4s
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x4e6128e6 // xtn2 v6.8h, v7.4s
+	WORD $0x0e212810 // xtn v16.8b, v0.8h
+	WORD $0x4e212850 // xtn2 v16.16b, v2.8h
+	WORD $0x4e303a12 // saddlv h18, v16.16b
+	WORD $0x0e212891 // xtn v17.8b, v4.8h
+	WORD $0x4e2128d1 // xtn2 v17.16b, v6.8h
+	WORD $0x4e303a33 // saddlv h19, v17.16b
+	MOVBU 4(R4), R5
+	ADD R5<<5, R0, R5
+	WORD $0xad0044b0 // stp q16, q17, [x5, #0]
+	WORD $0x7d022012 // str h18, [x0, #272]
+	WORD $0x7d022413 // str h19, [x0, #274]
+	WORD $0x0e738652 // add v18.4h, v18.4h, v19.4h
+	WORD $0x7d025012 // str h18, [x0, #296]
+	WORD $0xad440440 // ldp q0, q1, [x2, #128]
+	WORD $0xad450c42 // ldp q2, q3, [x2, #160]
+	WORD $0xad461444 // ldp q4, q5, [x2, #192]
+	WORD $0xad471c46 // ldp q6, q7, [x2, #224]
+	WORD $0x4f949000 // fmul v0.4s, v0.4s, v20.s[0]
+	WORD $0x4e21a800 // fcvtns v0.4s, v0.4s
+	WORD $0x4f949021 // fmul v1.4s, v1.4s, v20.s[0]
+	WORD $0x4e21a821 // fcvtns v1.4s, v1.4s
+	WORD $0x0e612800 // xtn v0.4h, v0.4s
+	WORD $0x4e612820 // xtn2 v0.8h, v1.4s
+	WORD $0x4f949042 // fmul v2.4s, v2.4s, v20.s[0]
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x4f949063 // fmul v3.4s, v3.4s, v20.s[0]
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x4e612862 // xtn2 v2.8h, v3.4s
+	WORD $0x4f949084 // fmul v4.4s, v4.4s, v20.s[0]
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x4f9490a5 // fmul v5.4s, v5.4s, v20.s[0]
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x0e612884 // xtn v4.4h, v4.4s
+	WORD $0x4e6128a4 // xtn2 v4.8h, v5.4s
+	WORD $0x4f9490c6 // fmul v6.4s, v6.4s, v20.s[0]
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4f9490e7 // fmul v7.4s, v7.4s, v20.s[0]
+	WORD $0x4e21a8e7 // fcvtns v7.4s, v7.4s
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x4e6128e6 // xtn2 v6.8h, v7.4s
+	WORD $0x0e212810 // xtn v16.8b, v0.8h
+	WORD $0x4e212850 // xtn2 v16.16b, v2.8h
+	WORD $0x4e303a12 // saddlv h18, v16.16b
+	WORD $0x0e212891 // xtn v17.8b, v4.8h
+	WORD $0x4e2128d1 // xtn2 v17.16b, v6.8h
+	WORD $0x4e303a33 // saddlv h19, v17.16b
+	MOVBU 5(R4), R5
+	ADD R5<<5, R0, R5
+	WORD $0xad0044b0 // stp q16, q17, [x5, #0]
+	WORD $0x7d022812 // str h18, [x0, #276]
+	WORD $0x7d022c13 // str h19, [x0, #278]
+	WORD $0x0e738652 // add v18.4h, v18.4h, v19.4h
+	WORD $0x7d025412 // str h18, [x0, #298]
+	WORD $0xad480440 // ldp q0, q1, [x2, #256]
+	WORD $0xad490c42 // ldp q2, q3, [x2, #288]
+	WORD $0xad4a1444 // ldp q4, q5, [x2, #320]
+	WORD $0xad4b1c46 // ldp q6, q7, [x2, #352]
+	WORD $0x4f949000 // fmul v0.4s, v0.4s, v20.s[0]
+	WORD $0x4e21a800 // fcvtns v0.4s, v0.4s
+	WORD $0x4f949021 // fmul v1.4s, v1.4s, v20.s[0]
+	WORD $0x4e21a821 // fcvtns v1.4s, v1.4s
+	WORD $0x0e612800 // xtn v0.4h, v0.4s
+	WORD $0x4e612820 // xtn2 v0.8h, v1.4s
+	WORD $0x4f949042 // fmul v2.4s, v2.4s, v20.s[0]
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x4f949063 // fmul v3.4s, v3.4s, v20.s[0]
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x4e612862 // xtn2 v2.8h, v3.4s
+	WORD $0x4f949084 // fmul v4.4s, v4.4s, v20.s[0]
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x4f9490a5 // fmul v5.4s, v5.4s, v20.s[0]
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x0e612884 // xtn v4.4h, v4.4s
+	WORD $0x4e6128a4 // xtn2 v4.8h, v5.4s
+	WORD $0x4f9490c6 // fmul v6.4s, v6.4s, v20.s[0]
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4f9490e7 // fmul v7.4s, v7.4s, v20.s[0]
+	WORD $0x4e21a8e7 // fcvtns v7.4s, v7.4s
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x4e6128e6 // xtn2 v6.8h, v7.4s
+	WORD $0x0e212810 // xtn v16.8b, v0.8h
+	WORD $0x4e212850 // xtn2 v16.16b, v2.8h
+	WORD $0x4e303a12 // saddlv h18, v16.16b
+	WORD $0x0e212891 // xtn v17.8b, v4.8h
+	WORD $0x4e2128d1 // xtn2 v17.16b, v6.8h
+	WORD $0x4e303a33 // saddlv h19, v17.16b
+	MOVBU 6(R4), R5
+	ADD R5<<5, R0, R5
+	WORD $0xad0044b0 // stp q16, q17, [x5, #0]
+	WORD $0x7d023012 // str h18, [x0, #280]
+	WORD $0x7d023413 // str h19, [x0, #282]
+	WORD $0x0e738652 // add v18.4h, v18.4h, v19.4h
+	WORD $0x7d025812 // str h18, [x0, #300]
+	WORD $0xad4c0440 // ldp q0, q1, [x2, #384]
+	WORD $0xad4d0c42 // ldp q2, q3, [x2, #416]
+	WORD $0xad4e1444 // ldp q4, q5, [x2, #448]
+	WORD $0xad4f1c46 // ldp q6, q7, [x2, #480]
+	WORD $0x4f949000 // fmul v0.4s, v0.4s, v20.s[0]
+	WORD $0x4e21a800 // fcvtns v0.4s, v0.4s
+	WORD $0x4f949021 // fmul v1.4s, v1.4s, v20.s[0]
+	WORD $0x4e21a821 // fcvtns v1.4s, v1.4s
+	WORD $0x0e612800 // xtn v0.4h, v0.4s
+	WORD $0x4e612820 // xtn2 v0.8h, v1.4s
+	WORD $0x4f949042 // fmul v2.4s, v2.4s, v20.s[0]
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x4f949063 // fmul v3.4s, v3.4s, v20.s[0]
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x4e612862 // xtn2 v2.8h, v3.4s
+	WORD $0x4f949084 // fmul v4.4s, v4.4s, v20.s[0]
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x4f9490a5 // fmul v5.4s, v5.4s, v20.s[0]
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x0e612884 // xtn v4.4h, v4.4s
+	WORD $0x4e6128a4 // xtn2 v4.8h, v5.4s
+	WORD $0x4f9490c6 // fmul v6.4s, v6.4s, v20.s[0]
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4f9490e7 // fmul v7.4s, v7.4s, v20.s[0]
+	WORD $0x4e21a8e7 // fcvtns v7.4s, v7.4s
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x4e6128e6 // xtn2 v6.8h, v7.4s
+	WORD $0x0e212810 // xtn v16.8b, v0.8h
+	WORD $0x4e212850 // xtn2 v16.16b, v2.8h
+	WORD $0x4e303a12 // saddlv h18, v16.16b
+	WORD $0x0e212891 // xtn v17.8b, v4.8h
+	WORD $0x4e2128d1 // xtn2 v17.16b, v6.8h
+	WORD $0x4e303a33 // saddlv h19, v17.16b
+	MOVBU 7(R4), R5
+	ADD R5<<5, R0, R5
+	WORD $0xad0044b0 // stp q16, q17, [x5, #0]
+	WORD $0x7d023812 // str h18, [x0, #284]
+	WORD $0x7d023c13 // str h19, [x0, #286]
+	WORD $0x0e738652 // add v18.4h, v18.4h, v19.4h
+	WORD $0x7d025c12 // str h18, [x0, #302]
+	WORD $0xbd013017 // str s23, [x0, #304]
+	WORD $0xbd013418 // str s24, [x0, #308]
+	WORD $0xbd013818 // str s24, [x0, #312]
+	WORD $0xbd013c18 // str s24, [x0, #316]
+	ADD $512, R2
+	ADD R1, R0
+	SUB $1, R3
+	CBNZ R3, stretch
+	RET
+
+TEXT ·quantizeSmallNEON(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD dst+0(FP), R0
+	MOVD stride+8(FP), R1
+	MOVD x+16(FP), R2
+	MOVD stretches+24(FP), R3
+	MOVW $0x42fe0000, R5
+	WORD $0x1e2700b5 // fmov s21, w5
+	WORD $0x4f07e7f6 // movi v22.16b, #255
+	WORD $0x6f3f06d6 // ushr v22.4s, v22.4s, #1
+	WORD $0x4f00e418 // movi v24.16b, #0
+stretch:
+	WORD $0xad400440 // ldp q0, q1, [x2, #0]
+	WORD $0xad410c42 // ldp q2, q3, [x2, #32]
+	WORD $0xad421444 // ldp q4, q5, [x2, #64]
+	WORD $0xad431c46 // ldp q6, q7, [x2, #96]
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4e361c11 // and v17.16b, v0.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c31 // and v17.16b, v1.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c51 // and v17.16b, v2.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c71 // and v17.16b, v3.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c91 // and v17.16b, v4.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cb1 // and v17.16b, v5.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cd1 // and v17.16b, v6.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cf1 // and v17.16b, v7.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x6eb0aa10 // umaxv s16, v16.4s
+	WORD $0x1e260206 // fmov w6, s16
+	WORD $0x1e301ab4 // fdiv s20, s21, s16
+	WORD $0x1e351a17 // fdiv s23, s16, s21
+	WORD $0x1e26028b // fmov w11, s20
+	WORD $0x1e2602ea // fmov w10, s23
+	MOVW $0x04000000, R7
+	CMPW R7, R6
+	CSEL LO, ZR, R11, R11
+	CSEL LO, ZR, R10, R10
+	MOVW $0x7f7fffff, R7
+	CMPW R7, R6
+	CSEL HI, ZR, R11, R11
+	WORD $0x1e270174 // fmov s20, w11
+	WORD $0x1e270157 // fmov s23, w10
+	WORD $0x4f949000 // fmul v0.4s, v0.4s, v20.s[0]
+	WORD $0x4e21a800 // fcvtns v0.4s, v0.4s
+	WORD $0x4f949021 // fmul v1.4s, v1.4s, v20.s[0]
+	WORD $0x4e21a821 // fcvtns v1.4s, v1.4s
+	WORD $0x0e612800 // xtn v0.4h, v0.4s
+	WORD $0x4e612820 // xtn2 v0.8h, v1.4s
+	WORD $0x4f949042 // fmul v2.4s, v2.4s, v20.s[0]
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x4f949063 // fmul v3.4s, v3.4s, v20.s[0]
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x4e612862 // xtn2 v2.8h, v3.4s
+	WORD $0x4f949084 // fmul v4.4s, v4.4s, v20.s[0]
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x4f9490a5 // fmul v5.4s, v5.4s, v20.s[0]
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x0e612884 // xtn v4.4h, v4.4s
+	WORD $0x4e6128a4 // xtn2 v4.8h, v5.4s
+	WORD $0x4f9490c6 // fmul v6.4s, v6.4s, v20.s[0]
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4f9490e7 // fmul v7.4s, v7.4s, v20.s[0]
+	WORD $0x4e21a8e7 // fcvtns v7.4s, v7.4s
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x4e6128e6 // xtn2 v6.8h, v7.4s
+	WORD $0x0e212810 // xtn v16.8b, v0.8h
+	WORD $0x4e212850 // xtn2 v16.16b, v2.8h
+	WORD $0x4e303a12 // saddlv h18, v16.16b
+	WORD $0x0e212891 // xtn v17.8b, v4.8h
+	WORD $0x4e2128d1 // xtn2 v17.16b, v6.8h
+	WORD $0x4e303a33 // saddlv h19, v17.16b
+	WORD $0xad004410 // stp q16, q17, [x0, #0]
+	WORD $0xbd010017 // str s23, [x0, #256]
+	WORD $0x0e738652 // add v18.4h, v18.4h, v19.4h
+	WORD $0x7d024012 // str h18, [x0, #288]
+	WORD $0xad440440 // ldp q0, q1, [x2, #128]
+	WORD $0xad450c42 // ldp q2, q3, [x2, #160]
+	WORD $0xad461444 // ldp q4, q5, [x2, #192]
+	WORD $0xad471c46 // ldp q6, q7, [x2, #224]
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4e361c11 // and v17.16b, v0.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c31 // and v17.16b, v1.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c51 // and v17.16b, v2.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c71 // and v17.16b, v3.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c91 // and v17.16b, v4.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cb1 // and v17.16b, v5.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cd1 // and v17.16b, v6.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cf1 // and v17.16b, v7.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x6eb0aa10 // umaxv s16, v16.4s
+	WORD $0x1e260206 // fmov w6, s16
+	WORD $0x1e301ab4 // fdiv s20, s21, s16
+	WORD $0x1e351a17 // fdiv s23, s16, s21
+	WORD $0x1e26028b // fmov w11, s20
+	WORD $0x1e2602ea // fmov w10, s23
+	MOVW $0x04000000, R7
+	CMPW R7, R6
+	CSEL LO, ZR, R11, R11
+	CSEL LO, ZR, R10, R10
+	MOVW $0x7f7fffff, R7
+	CMPW R7, R6
+	CSEL HI, ZR, R11, R11
+	WORD $0x1e270174 // fmov s20, w11
+	WORD $0x1e270157 // fmov s23, w10
+	WORD $0x4f949000 // fmul v0.4s, v0.4s, v20.s[0]
+	WORD $0x4e21a800 // fcvtns v0.4s, v0.4s
+	WORD $0x4f949021 // fmul v1.4s, v1.4s, v20.s[0]
+	WORD $0x4e21a821 // fcvtns v1.4s, v1.4s
+	WORD $0x0e612800 // xtn v0.4h, v0.4s
+	WORD $0x4e612820 // xtn2 v0.8h, v1.4s
+	WORD $0x4f949042 // fmul v2.4s, v2.4s, v20.s[0]
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x4f949063 // fmul v3.4s, v3.4s, v20.s[0]
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x4e612862 // xtn2 v2.8h, v3.4s
+	WORD $0x4f949084 // fmul v4.4s, v4.4s, v20.s[0]
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x4f9490a5 // fmul v5.4s, v5.4s, v20.s[0]
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x0e612884 // xtn v4.4h, v4.4s
+	WORD $0x4e6128a4 // xtn2 v4.8h, v5.4s
+	WORD $0x4f9490c6 // fmul v6.4s, v6.4s, v20.s[0]
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4f9490e7 // fmul v7.4s, v7.4s, v20.s[0]
+	WORD $0x4e21a8e7 // fcvtns v7.4s, v7.4s
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x4e6128e6 // xtn2 v6.8h, v7.4s
+	WORD $0x0e212810 // xtn v16.8b, v0.8h
+	WORD $0x4e212850 // xtn2 v16.16b, v2.8h
+	WORD $0x4e303a12 // saddlv h18, v16.16b
+	WORD $0x0e212891 // xtn v17.8b, v4.8h
+	WORD $0x4e2128d1 // xtn2 v17.16b, v6.8h
+	WORD $0x4e303a33 // saddlv h19, v17.16b
+	WORD $0xad014410 // stp q16, q17, [x0, #32]
+	WORD $0xbd010417 // str s23, [x0, #260]
+	WORD $0x0e738652 // add v18.4h, v18.4h, v19.4h
+	WORD $0x7d024412 // str h18, [x0, #290]
+	WORD $0xad480440 // ldp q0, q1, [x2, #256]
+	WORD $0xad490c42 // ldp q2, q3, [x2, #288]
+	WORD $0xad4a1444 // ldp q4, q5, [x2, #320]
+	WORD $0xad4b1c46 // ldp q6, q7, [x2, #352]
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4e361c11 // and v17.16b, v0.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c31 // and v17.16b, v1.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c51 // and v17.16b, v2.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c71 // and v17.16b, v3.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c91 // and v17.16b, v4.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cb1 // and v17.16b, v5.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cd1 // and v17.16b, v6.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cf1 // and v17.16b, v7.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x6eb0aa10 // umaxv s16, v16.4s
+	WORD $0x1e260206 // fmov w6, s16
+	WORD $0x1e301ab4 // fdiv s20, s21, s16
+	WORD $0x1e351a17 // fdiv s23, s16, s21
+	WORD $0x1e26028b // fmov w11, s20
+	WORD $0x1e2602ea // fmov w10, s23
+	MOVW $0x04000000, R7
+	CMPW R7, R6
+	CSEL LO, ZR, R11, R11
+	CSEL LO, ZR, R10, R10
+	MOVW $0x7f7fffff, R7
+	CMPW R7, R6
+	CSEL HI, ZR, R11, R11
+	WORD $0x1e270174 // fmov s20, w11
+	WORD $0x1e270157 // fmov s23, w10
+	WORD $0x4f949000 // fmul v0.4s, v0.4s, v20.s[0]
+	WORD $0x4e21a800 // fcvtns v0.4s, v0.4s
+	WORD $0x4f949021 // fmul v1.4s, v1.4s, v20.s[0]
+	WORD $0x4e21a821 // fcvtns v1.4s, v1.4s
+	WORD $0x0e612800 // xtn v0.4h, v0.4s
+	WORD $0x4e612820 // xtn2 v0.8h, v1.4s
+	WORD $0x4f949042 // fmul v2.4s, v2.4s, v20.s[0]
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x4f949063 // fmul v3.4s, v3.4s, v20.s[0]
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x4e612862 // xtn2 v2.8h, v3.4s
+	WORD $0x4f949084 // fmul v4.4s, v4.4s, v20.s[0]
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x4f9490a5 // fmul v5.4s, v5.4s, v20.s[0]
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x0e612884 // xtn v4.4h, v4.4s
+	WORD $0x4e6128a4 // xtn2 v4.8h, v5.4s
+	WORD $0x4f9490c6 // fmul v6.4s, v6.4s, v20.s[0]
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4f9490e7 // fmul v7.4s, v7.4s, v20.s[0]
+	WORD $0x4e21a8e7 // fcvtns v7.4s, v7.4s
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x4e6128e6 // xtn2 v6.8h, v7.4s
+	WORD $0x0e212810 // xtn v16.8b, v0.8h
+	WORD $0x4e212850 // xtn2 v16.16b, v2.8h
+	WORD $0x4e303a12 // saddlv h18, v16.16b
+	WORD $0x0e212891 // xtn v17.8b, v4.8h
+	WORD $0x4e2128d1 // xtn2 v17.16b, v6.8h
+	WORD $0x4e303a33 // saddlv h19, v17.16b
+	WORD $0xad024410 // stp q16, q17, [x0, #64]
+	WORD $0xbd010817 // str s23, [x0, #264]
+	WORD $0x0e738652 // add v18.4h, v18.4h, v19.4h
+	WORD $0x7d024812 // str h18, [x0, #292]
+	WORD $0xad4c0440 // ldp q0, q1, [x2, #384]
+	WORD $0xad4d0c42 // ldp q2, q3, [x2, #416]
+	WORD $0xad4e1444 // ldp q4, q5, [x2, #448]
+	WORD $0xad4f1c46 // ldp q6, q7, [x2, #480]
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4e361c11 // and v17.16b, v0.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c31 // and v17.16b, v1.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c51 // and v17.16b, v2.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c71 // and v17.16b, v3.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c91 // and v17.16b, v4.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cb1 // and v17.16b, v5.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cd1 // and v17.16b, v6.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cf1 // and v17.16b, v7.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x6eb0aa10 // umaxv s16, v16.4s
+	WORD $0x1e260206 // fmov w6, s16
+	WORD $0x1e301ab4 // fdiv s20, s21, s16
+	WORD $0x1e351a17 // fdiv s23, s16, s21
+	WORD $0x1e26028b // fmov w11, s20
+	WORD $0x1e2602ea // fmov w10, s23
+	MOVW $0x04000000, R7
+	CMPW R7, R6
+	CSEL LO, ZR, R11, R11
+	CSEL LO, ZR, R10, R10
+	MOVW $0x7f7fffff, R7
+	CMPW R7, R6
+	CSEL HI, ZR, R11, R11
+	WORD $0x1e270174 // fmov s20, w11
+	WORD $0x1e270157 // fmov s23, w10
+	WORD $0x4f949000 // fmul v0.4s, v0.4s, v20.s[0]
+	WORD $0x4e21a800 // fcvtns v0.4s, v0.4s
+	WORD $0x4f949021 // fmul v1.4s, v1.4s, v20.s[0]
+	WORD $0x4e21a821 // fcvtns v1.4s, v1.4s
+	WORD $0x0e612800 // xtn v0.4h, v0.4s
+	WORD $0x4e612820 // xtn2 v0.8h, v1.4s
+	WORD $0x4f949042 // fmul v2.4s, v2.4s, v20.s[0]
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x4f949063 // fmul v3.4s, v3.4s, v20.s[0]
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x4e612862 // xtn2 v2.8h, v3.4s
+	WORD $0x4f949084 // fmul v4.4s, v4.4s, v20.s[0]
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x4f9490a5 // fmul v5.4s, v5.4s, v20.s[0]
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x0e612884 // xtn v4.4h, v4.4s
+	WORD $0x4e6128a4 // xtn2 v4.8h, v5.4s
+	WORD $0x4f9490c6 // fmul v6.4s, v6.4s, v20.s[0]
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4f9490e7 // fmul v7.4s, v7.4s, v20.s[0]
+	WORD $0x4e21a8e7 // fcvtns v7.4s, v7.4s
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x4e6128e6 // xtn2 v6.8h, v7.4s
+	WORD $0x0e212810 // xtn v16.8b, v0.8h
+	WORD $0x4e212850 // xtn2 v16.16b, v2.8h
+	WORD $0x4e303a12 // saddlv h18, v16.16b
+	WORD $0x0e212891 // xtn v17.8b, v4.8h
+	WORD $0x4e2128d1 // xtn2 v17.16b, v6.8h
+	WORD $0x4e303a33 // saddlv h19, v17.16b
+	WORD $0xad034410 // stp q16, q17, [x0, #96]
+	WORD $0xbd010c17 // str s23, [x0, #268]
+	WORD $0x0e738652 // add v18.4h, v18.4h, v19.4h
+	WORD $0x7d024c12 // str h18, [x0, #294]
+	ADD $512, R2
+	WORD $0xad400440 // ldp q0, q1, [x2, #0]
+	WORD $0xad410c42 // ldp q2, q3, [x2, #32]
+	WORD $0xad421444 // ldp q4, q5, [x2, #64]
+	WORD $0xad431c46 // ldp q6, q7, [x2, #96]
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4e361c11 // and v17.16b, v0.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c31 // and v17.16b, v1.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c51 // and v17.16b, v2.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c71 // and v17.16b, v3.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c91 // and v17.16b, v4.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cb1 // and v17.16b, v5.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cd1 // and v17.16b, v6.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cf1 // and v17.16b, v7.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x6eb0aa10 // umaxv s16, v16.4s
+	WORD $0x1e260206 // fmov w6, s16
+	WORD $0x1e301ab4 // fdiv s20, s21, s16
+	WORD $0x1e351a17 // fdiv s23, s16, s21
+	WORD $0x1e26028b // fmov w11, s20
+	WORD $0x1e2602ea // fmov w10, s23
+	MOVW $0x04000000, R7
+	CMPW R7, R6
+	CSEL LO, ZR, R11, R11
+	CSEL LO, ZR, R10, R10
+	MOVW $0x7f7fffff, R7
+	CMPW R7, R6
+	CSEL HI, ZR, R11, R11
+	WORD $0x1e270174 // fmov s20, w11
+	WORD $0x1e270157 // fmov s23, w10
+	WORD $0x4f949000 // fmul v0.4s, v0.4s, v20.s[0]
+	WORD $0x4e21a800 // fcvtns v0.4s, v0.4s
+	WORD $0x4f949021 // fmul v1.4s, v1.4s, v20.s[0]
+	WORD $0x4e21a821 // fcvtns v1.4s, v1.4s
+	WORD $0x0e612800 // xtn v0.4h, v0.4s
+	WORD $0x4e612820 // xtn2 v0.8h, v1.4s
+	WORD $0x4f949042 // fmul v2.4s, v2.4s, v20.s[0]
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x4f949063 // fmul v3.4s, v3.4s, v20.s[0]
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x4e612862 // xtn2 v2.8h, v3.4s
+	WORD $0x4f949084 // fmul v4.4s, v4.4s, v20.s[0]
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x4f9490a5 // fmul v5.4s, v5.4s, v20.s[0]
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x0e612884 // xtn v4.4h, v4.4s
+	WORD $0x4e6128a4 // xtn2 v4.8h, v5.4s
+	WORD $0x4f9490c6 // fmul v6.4s, v6.4s, v20.s[0]
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4f9490e7 // fmul v7.4s, v7.4s, v20.s[0]
+	WORD $0x4e21a8e7 // fcvtns v7.4s, v7.4s
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x4e6128e6 // xtn2 v6.8h, v7.4s
+	WORD $0x0e212810 // xtn v16.8b, v0.8h
+	WORD $0x4e212850 // xtn2 v16.16b, v2.8h
+	WORD $0x4e303a12 // saddlv h18, v16.16b
+	WORD $0x0e212891 // xtn v17.8b, v4.8h
+	WORD $0x4e2128d1 // xtn2 v17.16b, v6.8h
+	WORD $0x4e303a33 // saddlv h19, v17.16b
+	WORD $0xad044410 // stp q16, q17, [x0, #128]
+	WORD $0xbd011017 // str s23, [x0, #272]
+	WORD $0x0e738652 // add v18.4h, v18.4h, v19.4h
+	WORD $0x7d025012 // str h18, [x0, #296]
+	WORD $0xad440440 // ldp q0, q1, [x2, #128]
+	WORD $0xad450c42 // ldp q2, q3, [x2, #160]
+	WORD $0xad461444 // ldp q4, q5, [x2, #192]
+	WORD $0xad471c46 // ldp q6, q7, [x2, #224]
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4e361c11 // and v17.16b, v0.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c31 // and v17.16b, v1.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c51 // and v17.16b, v2.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c71 // and v17.16b, v3.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c91 // and v17.16b, v4.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cb1 // and v17.16b, v5.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cd1 // and v17.16b, v6.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cf1 // and v17.16b, v7.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x6eb0aa10 // umaxv s16, v16.4s
+	WORD $0x1e260206 // fmov w6, s16
+	WORD $0x1e301ab4 // fdiv s20, s21, s16
+	WORD $0x1e351a17 // fdiv s23, s16, s21
+	WORD $0x1e26028b // fmov w11, s20
+	WORD $0x1e2602ea // fmov w10, s23
+	MOVW $0x04000000, R7
+	CMPW R7, R6
+	CSEL LO, ZR, R11, R11
+	CSEL LO, ZR, R10, R10
+	MOVW $0x7f7fffff, R7
+	CMPW R7, R6
+	CSEL HI, ZR, R11, R11
+	WORD $0x1e270174 // fmov s20, w11
+	WORD $0x1e270157 // fmov s23, w10
+	WORD $0x4f949000 // fmul v0.4s, v0.4s, v20.s[0]
+	WORD $0x4e21a800 // fcvtns v0.4s, v0.4s
+	WORD $0x4f949021 // fmul v1.4s, v1.4s, v20.s[0]
+	WORD $0x4e21a821 // fcvtns v1.4s, v1.4s
+	WORD $0x0e612800 // xtn v0.4h, v0.4s
+	WORD $0x4e612820 // xtn2 v0.8h, v1.4s
+	WORD $0x4f949042 // fmul v2.4s, v2.4s, v20.s[0]
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x4f949063 // fmul v3.4s, v3.4s, v20.s[0]
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x4e612862 // xtn2 v2.8h, v3.4s
+	WORD $0x4f949084 // fmul v4.4s, v4.4s, v20.s[0]
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x4f9490a5 // fmul v5.4s, v5.4s, v20.s[0]
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x0e612884 // xtn v4.4h, v4.4s
+	WORD $0x4e6128a4 // xtn2 v4.8h, v5.4s
+	WORD $0x4f9490c6 // fmul v6.4s, v6.4s, v20.s[0]
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4f9490e7 // fmul v7.4s, v7.4s, v20.s[0]
+	WORD $0x4e21a8e7 // fcvtns v7.4s, v7.4s
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x4e6128e6 // xtn2 v6.8h, v7.4s
+	WORD $0x0e212810 // xtn v16.8b, v0.8h
+	WORD $0x4e212850 // xtn2 v16.16b, v2.8h
+	WORD $0x4e303a12 // saddlv h18, v16.16b
+	WORD $0x0e212891 // xtn v17.8b, v4.8h
+	WORD $0x4e2128d1 // xtn2 v17.16b, v6.8h
+	WORD $0x4e303a33 // saddlv h19, v17.16b
+	WORD $0xad054410 // stp q16, q17, [x0, #160]
+	WORD $0xbd011417 // str s23, [x0, #276]
+	WORD $0x0e738652 // add v18.4h, v18.4h, v19.4h
+	WORD $0x7d025412 // str h18, [x0, #298]
+	WORD $0xad480440 // ldp q0, q1, [x2, #256]
+	WORD $0xad490c42 // ldp q2, q3, [x2, #288]
+	WORD $0xad4a1444 // ldp q4, q5, [x2, #320]
+	WORD $0xad4b1c46 // ldp q6, q7, [x2, #352]
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4e361c11 // and v17.16b, v0.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c31 // and v17.16b, v1.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c51 // and v17.16b, v2.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c71 // and v17.16b, v3.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c91 // and v17.16b, v4.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cb1 // and v17.16b, v5.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cd1 // and v17.16b, v6.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cf1 // and v17.16b, v7.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x6eb0aa10 // umaxv s16, v16.4s
+	WORD $0x1e260206 // fmov w6, s16
+	WORD $0x1e301ab4 // fdiv s20, s21, s16
+	WORD $0x1e351a17 // fdiv s23, s16, s21
+	WORD $0x1e26028b // fmov w11, s20
+	WORD $0x1e2602ea // fmov w10, s23
+	MOVW $0x04000000, R7
+	CMPW R7, R6
+	CSEL LO, ZR, R11, R11
+	CSEL LO, ZR, R10, R10
+	MOVW $0x7f7fffff, R7
+	CMPW R7, R6
+	CSEL HI, ZR, R11, R11
+	WORD $0x1e270174 // fmov s20, w11
+	WORD $0x1e270157 // fmov s23, w10
+	WORD $0x4f949000 // fmul v0.4s, v0.4s, v20.s[0]
+	WORD $0x4e21a800 // fcvtns v0.4s, v0.4s
+	WORD $0x4f949021 // fmul v1.4s, v1.4s, v20.s[0]
+	WORD $0x4e21a821 // fcvtns v1.4s, v1.4s
+	WORD $0x0e612800 // xtn v0.4h, v0.4s
+	WORD $0x4e612820 // xtn2 v0.8h, v1.4s
+	WORD $0x4f949042 // fmul v2.4s, v2.4s, v20.s[0]
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x4f949063 // fmul v3.4s, v3.4s, v20.s[0]
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x4e612862 // xtn2 v2.8h, v3.4s
+	WORD $0x4f949084 // fmul v4.4s, v4.4s, v20.s[0]
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x4f9490a5 // fmul v5.4s, v5.4s, v20.s[0]
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x0e612884 // xtn v4.4h, v4.4s
+	WORD $0x4e6128a4 // xtn2 v4.8h, v5.4s
+	WORD $0x4f9490c6 // fmul v6.4s, v6.4s, v20.s[0]
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4f9490e7 // fmul v7.4s, v7.4s, v20.s[0]
+	WORD $0x4e21a8e7 // fcvtns v7.4s, v7.4s
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x4e6128e6 // xtn2 v6.8h, v7.4s
+	WORD $0x0e212810 // xtn v16.8b, v0.8h
+	WORD $0x4e212850 // xtn2 v16.16b, v2.8h
+	WORD $0x4e303a12 // saddlv h18, v16.16b
+	WORD $0x0e212891 // xtn v17.8b, v4.8h
+	WORD $0x4e2128d1 // xtn2 v17.16b, v6.8h
+	WORD $0x4e303a33 // saddlv h19, v17.16b
+	WORD $0xad064410 // stp q16, q17, [x0, #192]
+	WORD $0xbd011817 // str s23, [x0, #280]
+	WORD $0x0e738652 // add v18.4h, v18.4h, v19.4h
+	WORD $0x7d025812 // str h18, [x0, #300]
+	WORD $0xad4c0440 // ldp q0, q1, [x2, #384]
+	WORD $0xad4d0c42 // ldp q2, q3, [x2, #416]
+	WORD $0xad4e1444 // ldp q4, q5, [x2, #448]
+	WORD $0xad4f1c46 // ldp q6, q7, [x2, #480]
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4e361c11 // and v17.16b, v0.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c31 // and v17.16b, v1.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c51 // and v17.16b, v2.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c71 // and v17.16b, v3.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361c91 // and v17.16b, v4.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cb1 // and v17.16b, v5.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cd1 // and v17.16b, v6.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x4e361cf1 // and v17.16b, v7.16b, v22.16b
+	WORD $0x6eb16610 // umax v16.4s, v16.4s, v17.4s
+	WORD $0x6eb0aa10 // umaxv s16, v16.4s
+	WORD $0x1e260206 // fmov w6, s16
+	WORD $0x1e301ab4 // fdiv s20, s21, s16
+	WORD $0x1e351a17 // fdiv s23, s16, s21
+	WORD $0x1e26028b // fmov w11, s20
+	WORD $0x1e2602ea // fmov w10, s23
+	MOVW $0x04000000, R7
+	CMPW R7, R6
+	CSEL LO, ZR, R11, R11
+	CSEL LO, ZR, R10, R10
+	MOVW $0x7f7fffff, R7
+	CMPW R7, R6
+	CSEL HI, ZR, R11, R11
+	WORD $0x1e270174 // fmov s20, w11
+	WORD $0x1e270157 // fmov s23, w10
+	WORD $0x4f949000 // fmul v0.4s, v0.4s, v20.s[0]
+	WORD $0x4e21a800 // fcvtns v0.4s, v0.4s
+	WORD $0x4f949021 // fmul v1.4s, v1.4s, v20.s[0]
+	WORD $0x4e21a821 // fcvtns v1.4s, v1.4s
+	WORD $0x0e612800 // xtn v0.4h, v0.4s
+	WORD $0x4e612820 // xtn2 v0.8h, v1.4s
+	WORD $0x4f949042 // fmul v2.4s, v2.4s, v20.s[0]
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x4f949063 // fmul v3.4s, v3.4s, v20.s[0]
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x4e612862 // xtn2 v2.8h, v3.4s
+	WORD $0x4f949084 // fmul v4.4s, v4.4s, v20.s[0]
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x4f9490a5 // fmul v5.4s, v5.4s, v20.s[0]
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x0e612884 // xtn v4.4h, v4.4s
+	WORD $0x4e6128a4 // xtn2 v4.8h, v5.4s
+	WORD $0x4f9490c6 // fmul v6.4s, v6.4s, v20.s[0]
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4f9490e7 // fmul v7.4s, v7.4s, v20.s[0]
+	WORD $0x4e21a8e7 // fcvtns v7.4s, v7.4s
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x4e6128e6 // xtn2 v6.8h, v7.4s
+	WORD $0x0e212810 // xtn v16.8b, v0.8h
+	WORD $0x4e212850 // xtn2 v16.16b, v2.8h
+	WORD $0x4e303a12 // saddlv h18, v16.16b
+	WORD $0x0e212891 // xtn v17.8b, v4.8h
+	WORD $0x4e2128d1 // xtn2 v17.16b, v6.8h
+	WORD $0x4e303a33 // saddlv h19, v17.16b
+	WORD $0xad074410 // stp q16, q17, [x0, #224]
+	WORD $0xbd011c17 // str s23, [x0, #284]
+	WORD $0x0e738652 // add v18.4h, v18.4h, v19.4h
+	WORD $0x7d025c12 // str h18, [x0, #302]
+	WORD $0x3d804c18 // str q24, [x0, #304]
+	ADD $512, R2
+	ADD R1, R0
+	SUB $1, R3
+	CBNZ R3, stretch
+	RET
+
 TEXT ·tile16NEONx2(SB), NOSPLIT|NOFRAME, $0-32
 	MOVD c+0(FP), R0
 	MOVD panel+8(FP), R1
@@ -17913,9 +19021,8 @@ chunk:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x3dc00120 // ldr q0, [x9, #0]
-	WORD $0x3dc00121 // ldr q1, [x9, #0]
-	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
-	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x4ec03802 // zip1 v2.2d, v0.2d, v0.2d
+	WORD $0x4ec07803 // zip2 v3.2d, v0.2d, v0.2d
 	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
 	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
 	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
@@ -17942,9 +19049,8 @@ chunk:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x3dc00520 // ldr q0, [x9, #16]
-	WORD $0x3dc00521 // ldr q1, [x9, #16]
-	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
-	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x4ec03802 // zip1 v2.2d, v0.2d, v0.2d
+	WORD $0x4ec07803 // zip2 v3.2d, v0.2d, v0.2d
 	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
 	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
 	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
@@ -18020,9 +19126,8 @@ chunk:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x3dc00120 // ldr q0, [x9, #0]
-	WORD $0x3dc00121 // ldr q1, [x9, #0]
-	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
-	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x4ec03802 // zip1 v2.2d, v0.2d, v0.2d
+	WORD $0x4ec07803 // zip2 v3.2d, v0.2d, v0.2d
 	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
 	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
 	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
@@ -18049,9 +19154,8 @@ chunk:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x3dc00520 // ldr q0, [x9, #16]
-	WORD $0x3dc00521 // ldr q1, [x9, #16]
-	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
-	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x4ec03802 // zip1 v2.2d, v0.2d, v0.2d
+	WORD $0x4ec07803 // zip2 v3.2d, v0.2d, v0.2d
 	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
 	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
 	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
@@ -18198,9 +19302,8 @@ chunk:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x3dc00120 // ldr q0, [x9, #0]
-	WORD $0x3dc00121 // ldr q1, [x9, #0]
-	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
-	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x4ec03802 // zip1 v2.2d, v0.2d, v0.2d
+	WORD $0x4ec07803 // zip2 v3.2d, v0.2d, v0.2d
 	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
 	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
 	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
@@ -18214,9 +19317,8 @@ chunk:
 	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
 	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
 	WORD $0x3dc00520 // ldr q0, [x9, #16]
-	WORD $0x3dc00521 // ldr q1, [x9, #16]
-	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
-	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x4ec03802 // zip1 v2.2d, v0.2d, v0.2d
+	WORD $0x4ec07803 // zip2 v3.2d, v0.2d, v0.2d
 	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
 	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
 	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
@@ -18292,9 +19394,8 @@ chunk:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x3dc00120 // ldr q0, [x9, #0]
-	WORD $0x3dc00121 // ldr q1, [x9, #0]
-	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
-	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x4ec03802 // zip1 v2.2d, v0.2d, v0.2d
+	WORD $0x4ec07803 // zip2 v3.2d, v0.2d, v0.2d
 	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
 	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
 	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
@@ -18308,9 +19409,8 @@ chunk:
 	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
 	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
 	WORD $0x3dc00520 // ldr q0, [x9, #16]
-	WORD $0x3dc00521 // ldr q1, [x9, #16]
-	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
-	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x4ec03802 // zip1 v2.2d, v0.2d, v0.2d
+	WORD $0x4ec07803 // zip2 v3.2d, v0.2d, v0.2d
 	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
 	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
 	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
@@ -18428,9 +19528,8 @@ chunk:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x3dc00120 // ldr q0, [x9, #0]
-	WORD $0x3dc00121 // ldr q1, [x9, #0]
-	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
-	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x4ec03802 // zip1 v2.2d, v0.2d, v0.2d
+	WORD $0x4ec07803 // zip2 v3.2d, v0.2d, v0.2d
 	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
 	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
 	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
@@ -18444,9 +19543,8 @@ chunk:
 	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
 	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
 	WORD $0x3dc00520 // ldr q0, [x9, #16]
-	WORD $0x3dc00521 // ldr q1, [x9, #16]
-	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
-	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x4ec03802 // zip1 v2.2d, v0.2d, v0.2d
+	WORD $0x4ec07803 // zip2 v3.2d, v0.2d, v0.2d
 	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
 	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
 	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
@@ -18522,9 +19620,8 @@ chunk:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x3dc00120 // ldr q0, [x9, #0]
-	WORD $0x3dc00121 // ldr q1, [x9, #0]
-	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
-	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x4ec03802 // zip1 v2.2d, v0.2d, v0.2d
+	WORD $0x4ec07803 // zip2 v3.2d, v0.2d, v0.2d
 	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
 	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
 	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
@@ -18538,9 +19635,8 @@ chunk:
 	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
 	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
 	WORD $0x3dc00520 // ldr q0, [x9, #16]
-	WORD $0x3dc00521 // ldr q1, [x9, #16]
-	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
-	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x4ec03802 // zip1 v2.2d, v0.2d, v0.2d
+	WORD $0x4ec07803 // zip2 v3.2d, v0.2d, v0.2d
 	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
 	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
 	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
@@ -18622,9 +19718,8 @@ chunk:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x3dc00120 // ldr q0, [x9, #0]
-	WORD $0x3dc00121 // ldr q1, [x9, #0]
-	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
-	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x4ec03802 // zip1 v2.2d, v0.2d, v0.2d
+	WORD $0x4ec07803 // zip2 v3.2d, v0.2d, v0.2d
 	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
 	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
 	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
@@ -18649,9 +19744,8 @@ chunk:
 	WORD $0x4f00e40a // movi v10.16b, #0
 	WORD $0x4f00e40b // movi v11.16b, #0
 	WORD $0x3dc00520 // ldr q0, [x9, #16]
-	WORD $0x3dc00521 // ldr q1, [x9, #16]
-	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
-	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x4ec03802 // zip1 v2.2d, v0.2d, v0.2d
+	WORD $0x4ec07803 // zip2 v3.2d, v0.2d, v0.2d
 	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
 	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
 	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
@@ -18698,6 +19792,15102 @@ chunk:
 	ADD $320, R2
 	SUB $1, R3
 	CBNZ R3, tile
+	RET
+
+TEXT ·q4kUnpackStep4(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $q4kConstants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x3dc00539 // ldr q25, [x9, #16]
+	WORD $0x3dc0093a // ldr q26, [x9, #32]
+	WORD $0x3dc00d3b // ldr q27, [x9, #48]
+	WORD $0x3dc0113c // ldr q28, [x9, #64]
+	WORD $0x3dc0153d // ldr q29, [x9, #80]
+	WORD $0x3dc0193e // ldr q30, [x9, #96]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3dc004b0 // ldr q16, [x5, #16]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc004d0 // ldr q16, [x6, #16]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc004f0 // ldr q16, [x7, #16]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d800080 // str q0, [x4, #0]
+	WORD $0x3d802084 // str q4, [x4, #128]
+	WORD $0x3d804088 // str q8, [x4, #256]
+	WORD $0x3d80608c // str q12, [x4, #384]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d820081 // str q1, [x4, #2048]
+	WORD $0x3d822085 // str q5, [x4, #2176]
+	WORD $0x3d824089 // str q9, [x4, #2304]
+	WORD $0x3d82608d // str q13, [x4, #2432]
+	WORD $0x3dc008b0 // ldr q16, [x5, #32]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc008d0 // ldr q16, [x6, #32]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc008f0 // ldr q16, [x7, #32]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc00910 // ldr q16, [x8, #32]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d808080 // str q0, [x4, #512]
+	WORD $0x3d80a084 // str q4, [x4, #640]
+	WORD $0x3d80c088 // str q8, [x4, #768]
+	WORD $0x3d80e08c // str q12, [x4, #896]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d828081 // str q1, [x4, #2560]
+	WORD $0x3d82a085 // str q5, [x4, #2688]
+	WORD $0x3d82c089 // str q9, [x4, #2816]
+	WORD $0x3d82e08d // str q13, [x4, #2944]
+	WORD $0x3dc00cb0 // ldr q16, [x5, #48]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc00cd0 // ldr q16, [x6, #48]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc00cf0 // ldr q16, [x7, #48]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc00d10 // ldr q16, [x8, #48]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d810080 // str q0, [x4, #1024]
+	WORD $0x3d812084 // str q4, [x4, #1152]
+	WORD $0x3d814088 // str q8, [x4, #1280]
+	WORD $0x3d81608c // str q12, [x4, #1408]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d830081 // str q1, [x4, #3072]
+	WORD $0x3d832085 // str q5, [x4, #3200]
+	WORD $0x3d834089 // str q9, [x4, #3328]
+	WORD $0x3d83608d // str q13, [x4, #3456]
+	WORD $0x3dc010b0 // ldr q16, [x5, #64]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc010d0 // ldr q16, [x6, #64]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc010f0 // ldr q16, [x7, #64]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc01110 // ldr q16, [x8, #64]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d818080 // str q0, [x4, #1536]
+	WORD $0x3d81a084 // str q4, [x4, #1664]
+	WORD $0x3d81c088 // str q8, [x4, #1792]
+	WORD $0x3d81e08c // str q12, [x4, #1920]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d838081 // str q1, [x4, #3584]
+	WORD $0x3d83a085 // str q5, [x4, #3712]
+	WORD $0x3d83c089 // str q9, [x4, #3840]
+	WORD $0x3d83e08d // str q13, [x4, #3968]
+	WORD $0x3dc014b0 // ldr q16, [x5, #80]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc014d0 // ldr q16, [x6, #80]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc014f0 // ldr q16, [x7, #80]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc01510 // ldr q16, [x8, #80]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d840080 // str q0, [x4, #4096]
+	WORD $0x3d842084 // str q4, [x4, #4224]
+	WORD $0x3d844088 // str q8, [x4, #4352]
+	WORD $0x3d84608c // str q12, [x4, #4480]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d860081 // str q1, [x4, #6144]
+	WORD $0x3d862085 // str q5, [x4, #6272]
+	WORD $0x3d864089 // str q9, [x4, #6400]
+	WORD $0x3d86608d // str q13, [x4, #6528]
+	WORD $0x3dc018b0 // ldr q16, [x5, #96]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc018d0 // ldr q16, [x6, #96]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc018f0 // ldr q16, [x7, #96]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc01910 // ldr q16, [x8, #96]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d848080 // str q0, [x4, #4608]
+	WORD $0x3d84a084 // str q4, [x4, #4736]
+	WORD $0x3d84c088 // str q8, [x4, #4864]
+	WORD $0x3d84e08c // str q12, [x4, #4992]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d868081 // str q1, [x4, #6656]
+	WORD $0x3d86a085 // str q5, [x4, #6784]
+	WORD $0x3d86c089 // str q9, [x4, #6912]
+	WORD $0x3d86e08d // str q13, [x4, #7040]
+	WORD $0x3dc01cb0 // ldr q16, [x5, #112]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc01cd0 // ldr q16, [x6, #112]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc01cf0 // ldr q16, [x7, #112]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc01d10 // ldr q16, [x8, #112]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d850080 // str q0, [x4, #5120]
+	WORD $0x3d852084 // str q4, [x4, #5248]
+	WORD $0x3d854088 // str q8, [x4, #5376]
+	WORD $0x3d85608c // str q12, [x4, #5504]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d870081 // str q1, [x4, #7168]
+	WORD $0x3d872085 // str q5, [x4, #7296]
+	WORD $0x3d874089 // str q9, [x4, #7424]
+	WORD $0x3d87608d // str q13, [x4, #7552]
+	WORD $0x3dc020b0 // ldr q16, [x5, #128]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc020d0 // ldr q16, [x6, #128]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc020f0 // ldr q16, [x7, #128]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc02110 // ldr q16, [x8, #128]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d858080 // str q0, [x4, #5632]
+	WORD $0x3d85a084 // str q4, [x4, #5760]
+	WORD $0x3d85c088 // str q8, [x4, #5888]
+	WORD $0x3d85e08c // str q12, [x4, #6016]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d878081 // str q1, [x4, #7680]
+	WORD $0x3d87a085 // str q5, [x4, #7808]
+	WORD $0x3d87c089 // str q9, [x4, #7936]
+	WORD $0x3d87e08d // str q13, [x4, #8064]
+	WORD $0x3dc000b0 // ldr q16, [x5, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e394631 // ushl v17.16b, v17.16b, v25.16b
+	WORD $0x4e3a1e31 // and v17.16b, v17.16b, v26.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x6f0e0610 // ushr v16.16b, v16.16b, #2
+	WORD $0x4e3c1e10 // and v16.16b, v16.16b, v28.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x2f08a600 // ushll v0.8h, v16.8b, #0
+	WORD $0x6f08a608 // ushll2 v8.8h, v16.16b, #0
+	WORD $0x3dc000d0 // ldr q16, [x6, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e394631 // ushl v17.16b, v17.16b, v25.16b
+	WORD $0x4e3a1e31 // and v17.16b, v17.16b, v26.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x6f0e0610 // ushr v16.16b, v16.16b, #2
+	WORD $0x4e3c1e10 // and v16.16b, v16.16b, v28.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x2f08a601 // ushll v1.8h, v16.8b, #0
+	WORD $0x6f08a609 // ushll2 v9.8h, v16.16b, #0
+	WORD $0x3dc000f0 // ldr q16, [x7, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e394631 // ushl v17.16b, v17.16b, v25.16b
+	WORD $0x4e3a1e31 // and v17.16b, v17.16b, v26.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x6f0e0610 // ushr v16.16b, v16.16b, #2
+	WORD $0x4e3c1e10 // and v16.16b, v16.16b, v28.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x2f08a602 // ushll v2.8h, v16.8b, #0
+	WORD $0x6f08a60a // ushll2 v10.8h, v16.16b, #0
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e394631 // ushl v17.16b, v17.16b, v25.16b
+	WORD $0x4e3a1e31 // and v17.16b, v17.16b, v26.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x6f0e0610 // ushr v16.16b, v16.16b, #2
+	WORD $0x4e3c1e10 // and v16.16b, v16.16b, v28.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x2f08a603 // ushll v3.8h, v16.8b, #0
+	WORD $0x6f08a60b // ushll2 v11.8h, v16.16b, #0
+	WORD $0x0f10a410 // sshll v16.4s, v0.4h, #0
+	WORD $0x0f10a431 // sshll v17.4s, v1.4h, #0
+	WORD $0x0f10a452 // sshll v18.4s, v2.4h, #0
+	WORD $0x0f10a473 // sshll v19.4s, v3.4h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d880070 // str q16, [x3, #8192]
+	WORD $0x3d884071 // str q17, [x3, #8448]
+	WORD $0x3d882072 // str q18, [x3, #8320]
+	WORD $0x3d886073 // str q19, [x3, #8576]
+	WORD $0x4f10a410 // sshll2 v16.4s, v0.8h, #0
+	WORD $0x4f10a431 // sshll2 v17.4s, v1.8h, #0
+	WORD $0x4f10a452 // sshll2 v18.4s, v2.8h, #0
+	WORD $0x4f10a473 // sshll2 v19.4s, v3.8h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d888070 // str q16, [x3, #8704]
+	WORD $0x3d88c071 // str q17, [x3, #8960]
+	WORD $0x3d88a072 // str q18, [x3, #8832]
+	WORD $0x3d88e073 // str q19, [x3, #9088]
+	WORD $0x4e892914 // trn1 v20.4s, v8.4s, v9.4s
+	WORD $0x4e896915 // trn2 v21.4s, v8.4s, v9.4s
+	WORD $0x4e8b2956 // trn1 v22.4s, v10.4s, v11.4s
+	WORD $0x4e8b6957 // trn2 v23.4s, v10.4s, v11.4s
+	WORD $0x4ed63a88 // zip1 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa9 // zip1 v9.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aab // zip2 v11.2d, v21.2d, v23.2d
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	WORD $0x3d892069 // str q9, [x3, #9344]
+	WORD $0x3d89406a // str q10, [x3, #9472]
+	WORD $0x3d89606b // str q11, [x3, #9600]
+	WORD $0xbd4000a0 // ldr s0, [x5, #0]
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0xbd4000c1 // ldr s1, [x6, #0]
+	WORD $0x0e217821 // fcvtl v1.4s, v1.4h
+	WORD $0xbd4000e2 // ldr s2, [x7, #0]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0xbd400103 // ldr s3, [x8, #0]
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4e812814 // trn1 v20.4s, v0.4s, v1.4s
+	WORD $0x4e816815 // trn2 v21.4s, v0.4s, v1.4s
+	WORD $0x4e832856 // trn1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e836857 // trn2 v23.4s, v2.4s, v3.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa1 // zip1 v1.2d, v21.2d, v23.2d
+	WORD $0x4ed67a82 // zip2 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa3 // zip2 v3.2d, v21.2d, v23.2d
+	WORD $0x3d898060 // str q0, [x3, #9728]
+	WORD $0x3d89a061 // str q1, [x3, #9856]
+	ADD $16, R3
+	ADD $16, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·q5kUnpackStep4(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $q4kConstants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x3dc00539 // ldr q25, [x9, #16]
+	WORD $0x3dc0093a // ldr q26, [x9, #32]
+	WORD $0x3dc00d3b // ldr q27, [x9, #48]
+	WORD $0x3dc0113c // ldr q28, [x9, #64]
+	WORD $0x3dc0153d // ldr q29, [x9, #80]
+	WORD $0x3dc0193e // ldr q30, [x9, #96]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3dc00cb0 // ldr q16, [x5, #48]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc004b1 // ldr q17, [x5, #16]
+	WORD $0x4f0c5632 // shl v18.16b, v17.16b, #4
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x4f0b5632 // shl v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x3dc00cd0 // ldr q16, [x6, #48]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc004d1 // ldr q17, [x6, #16]
+	WORD $0x4f0c5632 // shl v18.16b, v17.16b, #4
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x4f0b5632 // shl v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x3dc00cf0 // ldr q16, [x7, #48]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc004f1 // ldr q17, [x7, #16]
+	WORD $0x4f0c5632 // shl v18.16b, v17.16b, #4
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x4f0b5632 // shl v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x3dc00d10 // ldr q16, [x8, #48]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x3dc00511 // ldr q17, [x8, #16]
+	WORD $0x4f0c5632 // shl v18.16b, v17.16b, #4
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x4f0b5632 // shl v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d800080 // str q0, [x4, #0]
+	WORD $0x3d802084 // str q4, [x4, #128]
+	WORD $0x3d804088 // str q8, [x4, #256]
+	WORD $0x3d80608c // str q12, [x4, #384]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d820081 // str q1, [x4, #2048]
+	WORD $0x3d822085 // str q5, [x4, #2176]
+	WORD $0x3d824089 // str q9, [x4, #2304]
+	WORD $0x3d82608d // str q13, [x4, #2432]
+	WORD $0x3dc010b0 // ldr q16, [x5, #64]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc008b1 // ldr q17, [x5, #32]
+	WORD $0x4f0c5632 // shl v18.16b, v17.16b, #4
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x4f0b5632 // shl v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x3dc010d0 // ldr q16, [x6, #64]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc008d1 // ldr q17, [x6, #32]
+	WORD $0x4f0c5632 // shl v18.16b, v17.16b, #4
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x4f0b5632 // shl v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x3dc010f0 // ldr q16, [x7, #64]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc008f1 // ldr q17, [x7, #32]
+	WORD $0x4f0c5632 // shl v18.16b, v17.16b, #4
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x4f0b5632 // shl v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x3dc01110 // ldr q16, [x8, #64]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x3dc00911 // ldr q17, [x8, #32]
+	WORD $0x4f0c5632 // shl v18.16b, v17.16b, #4
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x4f0b5632 // shl v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d808080 // str q0, [x4, #512]
+	WORD $0x3d80a084 // str q4, [x4, #640]
+	WORD $0x3d80c088 // str q8, [x4, #768]
+	WORD $0x3d80e08c // str q12, [x4, #896]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d828081 // str q1, [x4, #2560]
+	WORD $0x3d82a085 // str q5, [x4, #2688]
+	WORD $0x3d82c089 // str q9, [x4, #2816]
+	WORD $0x3d82e08d // str q13, [x4, #2944]
+	WORD $0x3dc014b0 // ldr q16, [x5, #80]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc004b1 // ldr q17, [x5, #16]
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x3dc014d0 // ldr q16, [x6, #80]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc004d1 // ldr q17, [x6, #16]
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x3dc014f0 // ldr q16, [x7, #80]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc004f1 // ldr q17, [x7, #16]
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x3dc01510 // ldr q16, [x8, #80]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x3dc00511 // ldr q17, [x8, #16]
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d810080 // str q0, [x4, #1024]
+	WORD $0x3d812084 // str q4, [x4, #1152]
+	WORD $0x3d814088 // str q8, [x4, #1280]
+	WORD $0x3d81608c // str q12, [x4, #1408]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d830081 // str q1, [x4, #3072]
+	WORD $0x3d832085 // str q5, [x4, #3200]
+	WORD $0x3d834089 // str q9, [x4, #3328]
+	WORD $0x3d83608d // str q13, [x4, #3456]
+	WORD $0x3dc018b0 // ldr q16, [x5, #96]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc008b1 // ldr q17, [x5, #32]
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x3dc018d0 // ldr q16, [x6, #96]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc008d1 // ldr q17, [x6, #32]
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x3dc018f0 // ldr q16, [x7, #96]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc008f1 // ldr q17, [x7, #32]
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x3dc01910 // ldr q16, [x8, #96]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x3dc00911 // ldr q17, [x8, #32]
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d818080 // str q0, [x4, #1536]
+	WORD $0x3d81a084 // str q4, [x4, #1664]
+	WORD $0x3d81c088 // str q8, [x4, #1792]
+	WORD $0x3d81e08c // str q12, [x4, #1920]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d838081 // str q1, [x4, #3584]
+	WORD $0x3d83a085 // str q5, [x4, #3712]
+	WORD $0x3d83c089 // str q9, [x4, #3840]
+	WORD $0x3d83e08d // str q13, [x4, #3968]
+	WORD $0x3dc01cb0 // ldr q16, [x5, #112]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc004b1 // ldr q17, [x5, #16]
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x3dc01cd0 // ldr q16, [x6, #112]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc004d1 // ldr q17, [x6, #16]
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x3dc01cf0 // ldr q16, [x7, #112]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc004f1 // ldr q17, [x7, #16]
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x3dc01d10 // ldr q16, [x8, #112]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x3dc00511 // ldr q17, [x8, #16]
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d840080 // str q0, [x4, #4096]
+	WORD $0x3d842084 // str q4, [x4, #4224]
+	WORD $0x3d844088 // str q8, [x4, #4352]
+	WORD $0x3d84608c // str q12, [x4, #4480]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d860081 // str q1, [x4, #6144]
+	WORD $0x3d862085 // str q5, [x4, #6272]
+	WORD $0x3d864089 // str q9, [x4, #6400]
+	WORD $0x3d86608d // str q13, [x4, #6528]
+	WORD $0x3dc020b0 // ldr q16, [x5, #128]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc008b1 // ldr q17, [x5, #32]
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x3dc020d0 // ldr q16, [x6, #128]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc008d1 // ldr q17, [x6, #32]
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x3dc020f0 // ldr q16, [x7, #128]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc008f1 // ldr q17, [x7, #32]
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x3dc02110 // ldr q16, [x8, #128]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x3dc00911 // ldr q17, [x8, #32]
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d848080 // str q0, [x4, #4608]
+	WORD $0x3d84a084 // str q4, [x4, #4736]
+	WORD $0x3d84c088 // str q8, [x4, #4864]
+	WORD $0x3d84e08c // str q12, [x4, #4992]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d868081 // str q1, [x4, #6656]
+	WORD $0x3d86a085 // str q5, [x4, #6784]
+	WORD $0x3d86c089 // str q9, [x4, #6912]
+	WORD $0x3d86e08d // str q13, [x4, #7040]
+	WORD $0x3dc024b0 // ldr q16, [x5, #144]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc004b1 // ldr q17, [x5, #16]
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x3dc024d0 // ldr q16, [x6, #144]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc004d1 // ldr q17, [x6, #16]
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x3dc024f0 // ldr q16, [x7, #144]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc004f1 // ldr q17, [x7, #16]
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x3dc02510 // ldr q16, [x8, #144]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x3dc00511 // ldr q17, [x8, #16]
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d850080 // str q0, [x4, #5120]
+	WORD $0x3d852084 // str q4, [x4, #5248]
+	WORD $0x3d854088 // str q8, [x4, #5376]
+	WORD $0x3d85608c // str q12, [x4, #5504]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d870081 // str q1, [x4, #7168]
+	WORD $0x3d872085 // str q5, [x4, #7296]
+	WORD $0x3d874089 // str q9, [x4, #7424]
+	WORD $0x3d87608d // str q13, [x4, #7552]
+	WORD $0x3dc028b0 // ldr q16, [x5, #160]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc008b1 // ldr q17, [x5, #32]
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x3dc028d0 // ldr q16, [x6, #160]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc008d1 // ldr q17, [x6, #32]
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x3dc028f0 // ldr q16, [x7, #160]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc008f1 // ldr q17, [x7, #32]
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x3dc02910 // ldr q16, [x8, #160]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x3dc00911 // ldr q17, [x8, #32]
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d858080 // str q0, [x4, #5632]
+	WORD $0x3d85a084 // str q4, [x4, #5760]
+	WORD $0x3d85c088 // str q8, [x4, #5888]
+	WORD $0x3d85e08c // str q12, [x4, #6016]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d878081 // str q1, [x4, #7680]
+	WORD $0x3d87a085 // str q5, [x4, #7808]
+	WORD $0x3d87c089 // str q9, [x4, #7936]
+	WORD $0x3d87e08d // str q13, [x4, #8064]
+	WORD $0x3dc000b0 // ldr q16, [x5, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e394631 // ushl v17.16b, v17.16b, v25.16b
+	WORD $0x4e3a1e31 // and v17.16b, v17.16b, v26.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x6f0e0610 // ushr v16.16b, v16.16b, #2
+	WORD $0x4e3c1e10 // and v16.16b, v16.16b, v28.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x2f08a600 // ushll v0.8h, v16.8b, #0
+	WORD $0x6f08a608 // ushll2 v8.8h, v16.16b, #0
+	WORD $0x3dc000d0 // ldr q16, [x6, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e394631 // ushl v17.16b, v17.16b, v25.16b
+	WORD $0x4e3a1e31 // and v17.16b, v17.16b, v26.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x6f0e0610 // ushr v16.16b, v16.16b, #2
+	WORD $0x4e3c1e10 // and v16.16b, v16.16b, v28.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x2f08a601 // ushll v1.8h, v16.8b, #0
+	WORD $0x6f08a609 // ushll2 v9.8h, v16.16b, #0
+	WORD $0x3dc000f0 // ldr q16, [x7, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e394631 // ushl v17.16b, v17.16b, v25.16b
+	WORD $0x4e3a1e31 // and v17.16b, v17.16b, v26.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x6f0e0610 // ushr v16.16b, v16.16b, #2
+	WORD $0x4e3c1e10 // and v16.16b, v16.16b, v28.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x2f08a602 // ushll v2.8h, v16.8b, #0
+	WORD $0x6f08a60a // ushll2 v10.8h, v16.16b, #0
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e394631 // ushl v17.16b, v17.16b, v25.16b
+	WORD $0x4e3a1e31 // and v17.16b, v17.16b, v26.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x6f0e0610 // ushr v16.16b, v16.16b, #2
+	WORD $0x4e3c1e10 // and v16.16b, v16.16b, v28.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x2f08a603 // ushll v3.8h, v16.8b, #0
+	WORD $0x6f08a60b // ushll2 v11.8h, v16.16b, #0
+	WORD $0x0f10a410 // sshll v16.4s, v0.4h, #0
+	WORD $0x0f10a431 // sshll v17.4s, v1.4h, #0
+	WORD $0x0f10a452 // sshll v18.4s, v2.4h, #0
+	WORD $0x0f10a473 // sshll v19.4s, v3.4h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d880070 // str q16, [x3, #8192]
+	WORD $0x3d884071 // str q17, [x3, #8448]
+	WORD $0x3d882072 // str q18, [x3, #8320]
+	WORD $0x3d886073 // str q19, [x3, #8576]
+	WORD $0x4f10a410 // sshll2 v16.4s, v0.8h, #0
+	WORD $0x4f10a431 // sshll2 v17.4s, v1.8h, #0
+	WORD $0x4f10a452 // sshll2 v18.4s, v2.8h, #0
+	WORD $0x4f10a473 // sshll2 v19.4s, v3.8h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d888070 // str q16, [x3, #8704]
+	WORD $0x3d88c071 // str q17, [x3, #8960]
+	WORD $0x3d88a072 // str q18, [x3, #8832]
+	WORD $0x3d88e073 // str q19, [x3, #9088]
+	WORD $0x4e892914 // trn1 v20.4s, v8.4s, v9.4s
+	WORD $0x4e896915 // trn2 v21.4s, v8.4s, v9.4s
+	WORD $0x4e8b2956 // trn1 v22.4s, v10.4s, v11.4s
+	WORD $0x4e8b6957 // trn2 v23.4s, v10.4s, v11.4s
+	WORD $0x4ed63a88 // zip1 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa9 // zip1 v9.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aab // zip2 v11.2d, v21.2d, v23.2d
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	WORD $0x3d892069 // str q9, [x3, #9344]
+	WORD $0x3d89406a // str q10, [x3, #9472]
+	WORD $0x3d89606b // str q11, [x3, #9600]
+	WORD $0xbd4000a0 // ldr s0, [x5, #0]
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0xbd4000c1 // ldr s1, [x6, #0]
+	WORD $0x0e217821 // fcvtl v1.4s, v1.4h
+	WORD $0xbd4000e2 // ldr s2, [x7, #0]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0xbd400103 // ldr s3, [x8, #0]
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4e812814 // trn1 v20.4s, v0.4s, v1.4s
+	WORD $0x4e816815 // trn2 v21.4s, v0.4s, v1.4s
+	WORD $0x4e832856 // trn1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e836857 // trn2 v23.4s, v2.4s, v3.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa1 // zip1 v1.2d, v21.2d, v23.2d
+	WORD $0x4ed67a82 // zip2 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa3 // zip2 v3.2d, v21.2d, v23.2d
+	WORD $0x3d898060 // str q0, [x3, #9728]
+	WORD $0x3d89a061 // str q1, [x3, #9856]
+	ADD $16, R3
+	ADD $16, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·q6kUnpackStep4(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $q6kConstants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x3dc00539 // ldr q25, [x9, #16]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3dc000b0 // ldr q16, [x5, #0]
+	WORD $0x3dc008b1 // ldr q17, [x5, #32]
+	WORD $0x3dc020b2 // ldr q18, [x5, #128]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x4eb31c00 // orr v0.16b, v0.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e21 // and v1.16b, v17.16b, v24.16b
+	WORD $0x4eb31c21 // orr v1.16b, v1.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4eb31c42 // orr v2.16b, v2.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0623 // ushr v3.16b, v17.16b, #4
+	WORD $0x4eb31c63 // orr v3.16b, v3.16b, v19.16b
+	WORD $0x3dc000d0 // ldr q16, [x6, #0]
+	WORD $0x3dc008d1 // ldr q17, [x6, #32]
+	WORD $0x3dc020d2 // ldr q18, [x6, #128]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x4eb31c84 // orr v4.16b, v4.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e25 // and v5.16b, v17.16b, v24.16b
+	WORD $0x4eb31ca5 // orr v5.16b, v5.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4eb31cc6 // orr v6.16b, v6.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0627 // ushr v7.16b, v17.16b, #4
+	WORD $0x4eb31ce7 // orr v7.16b, v7.16b, v19.16b
+	WORD $0x3dc000f0 // ldr q16, [x7, #0]
+	WORD $0x3dc008f1 // ldr q17, [x7, #32]
+	WORD $0x3dc020f2 // ldr q18, [x7, #128]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e08 // and v8.16b, v16.16b, v24.16b
+	WORD $0x4eb31d08 // orr v8.16b, v8.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e29 // and v9.16b, v17.16b, v24.16b
+	WORD $0x4eb31d29 // orr v9.16b, v9.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4eb31d4a // orr v10.16b, v10.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c062b // ushr v11.16b, v17.16b, #4
+	WORD $0x4eb31d6b // orr v11.16b, v11.16b, v19.16b
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x3dc00911 // ldr q17, [x8, #32]
+	WORD $0x3dc02112 // ldr q18, [x8, #128]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e0c // and v12.16b, v16.16b, v24.16b
+	WORD $0x4eb31d8c // orr v12.16b, v12.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e2d // and v13.16b, v17.16b, v24.16b
+	WORD $0x4eb31dad // orr v13.16b, v13.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4eb31dce // orr v14.16b, v14.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c062f // ushr v15.16b, v17.16b, #4
+	WORD $0x4eb31def // orr v15.16b, v15.16b, v19.16b
+	WORD $0x4f01e410 // movi v16.16b, #32
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d800080 // str q0, [x4, #0]
+	WORD $0x3d802084 // str q4, [x4, #128]
+	WORD $0x3d804088 // str q8, [x4, #256]
+	WORD $0x3d80608c // str q12, [x4, #384]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d810081 // str q1, [x4, #1024]
+	WORD $0x3d812085 // str q5, [x4, #1152]
+	WORD $0x3d814089 // str q9, [x4, #1280]
+	WORD $0x3d81608d // str q13, [x4, #1408]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4e862854 // trn1 v20.4s, v2.4s, v6.4s
+	WORD $0x4e866855 // trn2 v21.4s, v2.4s, v6.4s
+	WORD $0x4e8e2956 // trn1 v22.4s, v10.4s, v14.4s
+	WORD $0x4e8e6957 // trn2 v23.4s, v10.4s, v14.4s
+	WORD $0x4ed63a82 // zip1 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa6 // zip1 v6.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aae // zip2 v14.2d, v21.2d, v23.2d
+	WORD $0x3d820082 // str q2, [x4, #2048]
+	WORD $0x3d822086 // str q6, [x4, #2176]
+	WORD $0x3d82408a // str q10, [x4, #2304]
+	WORD $0x3d82608e // str q14, [x4, #2432]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4e872874 // trn1 v20.4s, v3.4s, v7.4s
+	WORD $0x4e876875 // trn2 v21.4s, v3.4s, v7.4s
+	WORD $0x4e8f2976 // trn1 v22.4s, v11.4s, v15.4s
+	WORD $0x4e8f6977 // trn2 v23.4s, v11.4s, v15.4s
+	WORD $0x4ed63a83 // zip1 v3.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa7 // zip1 v7.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8b // zip2 v11.2d, v20.2d, v22.2d
+	WORD $0x4ed77aaf // zip2 v15.2d, v21.2d, v23.2d
+	WORD $0x3d830083 // str q3, [x4, #3072]
+	WORD $0x3d832087 // str q7, [x4, #3200]
+	WORD $0x3d83408b // str q11, [x4, #3328]
+	WORD $0x3d83608f // str q15, [x4, #3456]
+	WORD $0x3dc004b0 // ldr q16, [x5, #16]
+	WORD $0x3dc00cb1 // ldr q17, [x5, #48]
+	WORD $0x3dc024b2 // ldr q18, [x5, #144]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x4eb31c00 // orr v0.16b, v0.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e21 // and v1.16b, v17.16b, v24.16b
+	WORD $0x4eb31c21 // orr v1.16b, v1.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4eb31c42 // orr v2.16b, v2.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0623 // ushr v3.16b, v17.16b, #4
+	WORD $0x4eb31c63 // orr v3.16b, v3.16b, v19.16b
+	WORD $0x3dc004d0 // ldr q16, [x6, #16]
+	WORD $0x3dc00cd1 // ldr q17, [x6, #48]
+	WORD $0x3dc024d2 // ldr q18, [x6, #144]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x4eb31c84 // orr v4.16b, v4.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e25 // and v5.16b, v17.16b, v24.16b
+	WORD $0x4eb31ca5 // orr v5.16b, v5.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4eb31cc6 // orr v6.16b, v6.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0627 // ushr v7.16b, v17.16b, #4
+	WORD $0x4eb31ce7 // orr v7.16b, v7.16b, v19.16b
+	WORD $0x3dc004f0 // ldr q16, [x7, #16]
+	WORD $0x3dc00cf1 // ldr q17, [x7, #48]
+	WORD $0x3dc024f2 // ldr q18, [x7, #144]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e08 // and v8.16b, v16.16b, v24.16b
+	WORD $0x4eb31d08 // orr v8.16b, v8.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e29 // and v9.16b, v17.16b, v24.16b
+	WORD $0x4eb31d29 // orr v9.16b, v9.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4eb31d4a // orr v10.16b, v10.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c062b // ushr v11.16b, v17.16b, #4
+	WORD $0x4eb31d6b // orr v11.16b, v11.16b, v19.16b
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x3dc00d11 // ldr q17, [x8, #48]
+	WORD $0x3dc02512 // ldr q18, [x8, #144]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e0c // and v12.16b, v16.16b, v24.16b
+	WORD $0x4eb31d8c // orr v12.16b, v12.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e2d // and v13.16b, v17.16b, v24.16b
+	WORD $0x4eb31dad // orr v13.16b, v13.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4eb31dce // orr v14.16b, v14.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c062f // ushr v15.16b, v17.16b, #4
+	WORD $0x4eb31def // orr v15.16b, v15.16b, v19.16b
+	WORD $0x4f01e410 // movi v16.16b, #32
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d808080 // str q0, [x4, #512]
+	WORD $0x3d80a084 // str q4, [x4, #640]
+	WORD $0x3d80c088 // str q8, [x4, #768]
+	WORD $0x3d80e08c // str q12, [x4, #896]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d818081 // str q1, [x4, #1536]
+	WORD $0x3d81a085 // str q5, [x4, #1664]
+	WORD $0x3d81c089 // str q9, [x4, #1792]
+	WORD $0x3d81e08d // str q13, [x4, #1920]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4e862854 // trn1 v20.4s, v2.4s, v6.4s
+	WORD $0x4e866855 // trn2 v21.4s, v2.4s, v6.4s
+	WORD $0x4e8e2956 // trn1 v22.4s, v10.4s, v14.4s
+	WORD $0x4e8e6957 // trn2 v23.4s, v10.4s, v14.4s
+	WORD $0x4ed63a82 // zip1 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa6 // zip1 v6.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aae // zip2 v14.2d, v21.2d, v23.2d
+	WORD $0x3d828082 // str q2, [x4, #2560]
+	WORD $0x3d82a086 // str q6, [x4, #2688]
+	WORD $0x3d82c08a // str q10, [x4, #2816]
+	WORD $0x3d82e08e // str q14, [x4, #2944]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4e872874 // trn1 v20.4s, v3.4s, v7.4s
+	WORD $0x4e876875 // trn2 v21.4s, v3.4s, v7.4s
+	WORD $0x4e8f2976 // trn1 v22.4s, v11.4s, v15.4s
+	WORD $0x4e8f6977 // trn2 v23.4s, v11.4s, v15.4s
+	WORD $0x4ed63a83 // zip1 v3.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa7 // zip1 v7.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8b // zip2 v11.2d, v20.2d, v22.2d
+	WORD $0x4ed77aaf // zip2 v15.2d, v21.2d, v23.2d
+	WORD $0x3d838083 // str q3, [x4, #3584]
+	WORD $0x3d83a087 // str q7, [x4, #3712]
+	WORD $0x3d83c08b // str q11, [x4, #3840]
+	WORD $0x3d83e08f // str q15, [x4, #3968]
+	WORD $0x3dc010b0 // ldr q16, [x5, #64]
+	WORD $0x3dc018b1 // ldr q17, [x5, #96]
+	WORD $0x3dc028b2 // ldr q18, [x5, #160]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x4eb31c00 // orr v0.16b, v0.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e21 // and v1.16b, v17.16b, v24.16b
+	WORD $0x4eb31c21 // orr v1.16b, v1.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4eb31c42 // orr v2.16b, v2.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0623 // ushr v3.16b, v17.16b, #4
+	WORD $0x4eb31c63 // orr v3.16b, v3.16b, v19.16b
+	WORD $0x3dc010d0 // ldr q16, [x6, #64]
+	WORD $0x3dc018d1 // ldr q17, [x6, #96]
+	WORD $0x3dc028d2 // ldr q18, [x6, #160]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x4eb31c84 // orr v4.16b, v4.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e25 // and v5.16b, v17.16b, v24.16b
+	WORD $0x4eb31ca5 // orr v5.16b, v5.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4eb31cc6 // orr v6.16b, v6.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0627 // ushr v7.16b, v17.16b, #4
+	WORD $0x4eb31ce7 // orr v7.16b, v7.16b, v19.16b
+	WORD $0x3dc010f0 // ldr q16, [x7, #64]
+	WORD $0x3dc018f1 // ldr q17, [x7, #96]
+	WORD $0x3dc028f2 // ldr q18, [x7, #160]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e08 // and v8.16b, v16.16b, v24.16b
+	WORD $0x4eb31d08 // orr v8.16b, v8.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e29 // and v9.16b, v17.16b, v24.16b
+	WORD $0x4eb31d29 // orr v9.16b, v9.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4eb31d4a // orr v10.16b, v10.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c062b // ushr v11.16b, v17.16b, #4
+	WORD $0x4eb31d6b // orr v11.16b, v11.16b, v19.16b
+	WORD $0x3dc01110 // ldr q16, [x8, #64]
+	WORD $0x3dc01911 // ldr q17, [x8, #96]
+	WORD $0x3dc02912 // ldr q18, [x8, #160]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e0c // and v12.16b, v16.16b, v24.16b
+	WORD $0x4eb31d8c // orr v12.16b, v12.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e2d // and v13.16b, v17.16b, v24.16b
+	WORD $0x4eb31dad // orr v13.16b, v13.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4eb31dce // orr v14.16b, v14.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c062f // ushr v15.16b, v17.16b, #4
+	WORD $0x4eb31def // orr v15.16b, v15.16b, v19.16b
+	WORD $0x4f01e410 // movi v16.16b, #32
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d840080 // str q0, [x4, #4096]
+	WORD $0x3d842084 // str q4, [x4, #4224]
+	WORD $0x3d844088 // str q8, [x4, #4352]
+	WORD $0x3d84608c // str q12, [x4, #4480]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d850081 // str q1, [x4, #5120]
+	WORD $0x3d852085 // str q5, [x4, #5248]
+	WORD $0x3d854089 // str q9, [x4, #5376]
+	WORD $0x3d85608d // str q13, [x4, #5504]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4e862854 // trn1 v20.4s, v2.4s, v6.4s
+	WORD $0x4e866855 // trn2 v21.4s, v2.4s, v6.4s
+	WORD $0x4e8e2956 // trn1 v22.4s, v10.4s, v14.4s
+	WORD $0x4e8e6957 // trn2 v23.4s, v10.4s, v14.4s
+	WORD $0x4ed63a82 // zip1 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa6 // zip1 v6.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aae // zip2 v14.2d, v21.2d, v23.2d
+	WORD $0x3d860082 // str q2, [x4, #6144]
+	WORD $0x3d862086 // str q6, [x4, #6272]
+	WORD $0x3d86408a // str q10, [x4, #6400]
+	WORD $0x3d86608e // str q14, [x4, #6528]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4e872874 // trn1 v20.4s, v3.4s, v7.4s
+	WORD $0x4e876875 // trn2 v21.4s, v3.4s, v7.4s
+	WORD $0x4e8f2976 // trn1 v22.4s, v11.4s, v15.4s
+	WORD $0x4e8f6977 // trn2 v23.4s, v11.4s, v15.4s
+	WORD $0x4ed63a83 // zip1 v3.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa7 // zip1 v7.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8b // zip2 v11.2d, v20.2d, v22.2d
+	WORD $0x4ed77aaf // zip2 v15.2d, v21.2d, v23.2d
+	WORD $0x3d870083 // str q3, [x4, #7168]
+	WORD $0x3d872087 // str q7, [x4, #7296]
+	WORD $0x3d87408b // str q11, [x4, #7424]
+	WORD $0x3d87608f // str q15, [x4, #7552]
+	WORD $0x3dc014b0 // ldr q16, [x5, #80]
+	WORD $0x3dc01cb1 // ldr q17, [x5, #112]
+	WORD $0x3dc02cb2 // ldr q18, [x5, #176]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x4eb31c00 // orr v0.16b, v0.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e21 // and v1.16b, v17.16b, v24.16b
+	WORD $0x4eb31c21 // orr v1.16b, v1.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4eb31c42 // orr v2.16b, v2.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0623 // ushr v3.16b, v17.16b, #4
+	WORD $0x4eb31c63 // orr v3.16b, v3.16b, v19.16b
+	WORD $0x3dc014d0 // ldr q16, [x6, #80]
+	WORD $0x3dc01cd1 // ldr q17, [x6, #112]
+	WORD $0x3dc02cd2 // ldr q18, [x6, #176]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x4eb31c84 // orr v4.16b, v4.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e25 // and v5.16b, v17.16b, v24.16b
+	WORD $0x4eb31ca5 // orr v5.16b, v5.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4eb31cc6 // orr v6.16b, v6.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0627 // ushr v7.16b, v17.16b, #4
+	WORD $0x4eb31ce7 // orr v7.16b, v7.16b, v19.16b
+	WORD $0x3dc014f0 // ldr q16, [x7, #80]
+	WORD $0x3dc01cf1 // ldr q17, [x7, #112]
+	WORD $0x3dc02cf2 // ldr q18, [x7, #176]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e08 // and v8.16b, v16.16b, v24.16b
+	WORD $0x4eb31d08 // orr v8.16b, v8.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e29 // and v9.16b, v17.16b, v24.16b
+	WORD $0x4eb31d29 // orr v9.16b, v9.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4eb31d4a // orr v10.16b, v10.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c062b // ushr v11.16b, v17.16b, #4
+	WORD $0x4eb31d6b // orr v11.16b, v11.16b, v19.16b
+	WORD $0x3dc01510 // ldr q16, [x8, #80]
+	WORD $0x3dc01d11 // ldr q17, [x8, #112]
+	WORD $0x3dc02d12 // ldr q18, [x8, #176]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e0c // and v12.16b, v16.16b, v24.16b
+	WORD $0x4eb31d8c // orr v12.16b, v12.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e2d // and v13.16b, v17.16b, v24.16b
+	WORD $0x4eb31dad // orr v13.16b, v13.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4eb31dce // orr v14.16b, v14.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c062f // ushr v15.16b, v17.16b, #4
+	WORD $0x4eb31def // orr v15.16b, v15.16b, v19.16b
+	WORD $0x4f01e410 // movi v16.16b, #32
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d848080 // str q0, [x4, #4608]
+	WORD $0x3d84a084 // str q4, [x4, #4736]
+	WORD $0x3d84c088 // str q8, [x4, #4864]
+	WORD $0x3d84e08c // str q12, [x4, #4992]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d858081 // str q1, [x4, #5632]
+	WORD $0x3d85a085 // str q5, [x4, #5760]
+	WORD $0x3d85c089 // str q9, [x4, #5888]
+	WORD $0x3d85e08d // str q13, [x4, #6016]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4e862854 // trn1 v20.4s, v2.4s, v6.4s
+	WORD $0x4e866855 // trn2 v21.4s, v2.4s, v6.4s
+	WORD $0x4e8e2956 // trn1 v22.4s, v10.4s, v14.4s
+	WORD $0x4e8e6957 // trn2 v23.4s, v10.4s, v14.4s
+	WORD $0x4ed63a82 // zip1 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa6 // zip1 v6.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aae // zip2 v14.2d, v21.2d, v23.2d
+	WORD $0x3d868082 // str q2, [x4, #6656]
+	WORD $0x3d86a086 // str q6, [x4, #6784]
+	WORD $0x3d86c08a // str q10, [x4, #6912]
+	WORD $0x3d86e08e // str q14, [x4, #7040]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4e872874 // trn1 v20.4s, v3.4s, v7.4s
+	WORD $0x4e876875 // trn2 v21.4s, v3.4s, v7.4s
+	WORD $0x4e8f2976 // trn1 v22.4s, v11.4s, v15.4s
+	WORD $0x4e8f6977 // trn2 v23.4s, v11.4s, v15.4s
+	WORD $0x4ed63a83 // zip1 v3.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa7 // zip1 v7.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8b // zip2 v11.2d, v20.2d, v22.2d
+	WORD $0x4ed77aaf // zip2 v15.2d, v21.2d, v23.2d
+	WORD $0x3d878083 // str q3, [x4, #7680]
+	WORD $0x3d87a087 // str q7, [x4, #7808]
+	WORD $0x3d87c08b // str q11, [x4, #7936]
+	WORD $0x3d87e08f // str q15, [x4, #8064]
+	WORD $0x3dc030b0 // ldr q16, [x5, #192]
+	WORD $0x0f08a600 // sshll v0.8h, v16.8b, #0
+	WORD $0x4f08a604 // sshll2 v4.8h, v16.16b, #0
+	WORD $0x3dc030d0 // ldr q16, [x6, #192]
+	WORD $0x0f08a601 // sshll v1.8h, v16.8b, #0
+	WORD $0x4f08a605 // sshll2 v5.8h, v16.16b, #0
+	WORD $0x3dc030f0 // ldr q16, [x7, #192]
+	WORD $0x0f08a602 // sshll v2.8h, v16.8b, #0
+	WORD $0x4f08a606 // sshll2 v6.8h, v16.16b, #0
+	WORD $0x3dc03110 // ldr q16, [x8, #192]
+	WORD $0x0f08a603 // sshll v3.8h, v16.8b, #0
+	WORD $0x4f08a607 // sshll2 v7.8h, v16.16b, #0
+	WORD $0x0f10a410 // sshll v16.4s, v0.4h, #0
+	WORD $0x0f10a431 // sshll v17.4s, v1.4h, #0
+	WORD $0x0f10a452 // sshll v18.4s, v2.4h, #0
+	WORD $0x0f10a473 // sshll v19.4s, v3.4h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d880070 // str q16, [x3, #8192]
+	WORD $0x3d882071 // str q17, [x3, #8320]
+	WORD $0x3d884072 // str q18, [x3, #8448]
+	WORD $0x3d886073 // str q19, [x3, #8576]
+	WORD $0x4f10a410 // sshll2 v16.4s, v0.8h, #0
+	WORD $0x4f10a431 // sshll2 v17.4s, v1.8h, #0
+	WORD $0x4f10a452 // sshll2 v18.4s, v2.8h, #0
+	WORD $0x4f10a473 // sshll2 v19.4s, v3.8h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d888070 // str q16, [x3, #8704]
+	WORD $0x3d88a071 // str q17, [x3, #8832]
+	WORD $0x3d88c072 // str q18, [x3, #8960]
+	WORD $0x3d88e073 // str q19, [x3, #9088]
+	WORD $0x0f10a490 // sshll v16.4s, v4.4h, #0
+	WORD $0x0f10a4b1 // sshll v17.4s, v5.4h, #0
+	WORD $0x0f10a4d2 // sshll v18.4s, v6.4h, #0
+	WORD $0x0f10a4f3 // sshll v19.4s, v7.4h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d890070 // str q16, [x3, #9216]
+	WORD $0x3d892071 // str q17, [x3, #9344]
+	WORD $0x3d894072 // str q18, [x3, #9472]
+	WORD $0x3d896073 // str q19, [x3, #9600]
+	WORD $0x4f10a490 // sshll2 v16.4s, v4.8h, #0
+	WORD $0x4f10a4b1 // sshll2 v17.4s, v5.8h, #0
+	WORD $0x4f10a4d2 // sshll2 v18.4s, v6.8h, #0
+	WORD $0x4f10a4f3 // sshll2 v19.4s, v7.8h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d898070 // str q16, [x3, #9728]
+	WORD $0x3d89a071 // str q17, [x3, #9856]
+	WORD $0x3d89c072 // str q18, [x3, #9984]
+	WORD $0x3d89e073 // str q19, [x3, #10112]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3d8a0068 // str q8, [x3, #10240]
+	WORD $0x3d8a2069 // str q9, [x3, #10368]
+	WORD $0x3d8a406a // str q10, [x3, #10496]
+	WORD $0x3d8a606b // str q11, [x3, #10624]
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3d8a806c // str q12, [x3, #10752]
+	WORD $0x3d8aa06d // str q13, [x3, #10880]
+	WORD $0x3d8ac06e // str q14, [x3, #11008]
+	WORD $0x3d8ae06f // str q15, [x3, #11136]
+	WORD $0x7d41a0a0 // ldr h0, [x5, #208]
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0x7d41a0c1 // ldr h1, [x6, #208]
+	WORD $0x0e217821 // fcvtl v1.4s, v1.4h
+	WORD $0x7d41a0e2 // ldr h2, [x7, #208]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x7d41a103 // ldr h3, [x8, #208]
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4e812814 // trn1 v20.4s, v0.4s, v1.4s
+	WORD $0x4e816815 // trn2 v21.4s, v0.4s, v1.4s
+	WORD $0x4e832856 // trn1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e836857 // trn2 v23.4s, v2.4s, v3.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa1 // zip1 v1.2d, v21.2d, v23.2d
+	WORD $0x4ed67a82 // zip2 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa3 // zip2 v3.2d, v21.2d, v23.2d
+	WORD $0x3d8b0060 // str q0, [x3, #11264]
+	WORD $0x4f00e401 // movi v1.16b, #0
+	WORD $0x3d8b2061 // str q1, [x3, #11392]
+	ADD $16, R3
+	ADD $16, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·q2kUnpackStep4(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $q2kConstants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x3dc00539 // ldr q25, [x9, #16]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3dc004b0 // ldr q16, [x5, #16]
+	WORD $0x4e391e00 // and v0.16b, v16.16b, v25.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e391c21 // and v1.16b, v1.16b, v25.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e391c42 // and v2.16b, v2.16b, v25.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x3dc004d0 // ldr q16, [x6, #16]
+	WORD $0x4e391e04 // and v4.16b, v16.16b, v25.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e391ca5 // and v5.16b, v5.16b, v25.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e391cc6 // and v6.16b, v6.16b, v25.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x3dc004f0 // ldr q16, [x7, #16]
+	WORD $0x4e391e08 // and v8.16b, v16.16b, v25.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e391d29 // and v9.16b, v9.16b, v25.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e391d4a // and v10.16b, v10.16b, v25.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x4e391e0c // and v12.16b, v16.16b, v25.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e391dad // and v13.16b, v13.16b, v25.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e391dce // and v14.16b, v14.16b, v25.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d800080 // str q0, [x4, #0]
+	WORD $0x3d802084 // str q4, [x4, #128]
+	WORD $0x3d804088 // str q8, [x4, #256]
+	WORD $0x3d80608c // str q12, [x4, #384]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d820081 // str q1, [x4, #2048]
+	WORD $0x3d822085 // str q5, [x4, #2176]
+	WORD $0x3d824089 // str q9, [x4, #2304]
+	WORD $0x3d82608d // str q13, [x4, #2432]
+	WORD $0x4e862854 // trn1 v20.4s, v2.4s, v6.4s
+	WORD $0x4e866855 // trn2 v21.4s, v2.4s, v6.4s
+	WORD $0x4e8e2956 // trn1 v22.4s, v10.4s, v14.4s
+	WORD $0x4e8e6957 // trn2 v23.4s, v10.4s, v14.4s
+	WORD $0x4ed63a82 // zip1 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa6 // zip1 v6.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aae // zip2 v14.2d, v21.2d, v23.2d
+	WORD $0x3d840082 // str q2, [x4, #4096]
+	WORD $0x3d842086 // str q6, [x4, #4224]
+	WORD $0x3d84408a // str q10, [x4, #4352]
+	WORD $0x3d84608e // str q14, [x4, #4480]
+	WORD $0x4e872874 // trn1 v20.4s, v3.4s, v7.4s
+	WORD $0x4e876875 // trn2 v21.4s, v3.4s, v7.4s
+	WORD $0x4e8f2976 // trn1 v22.4s, v11.4s, v15.4s
+	WORD $0x4e8f6977 // trn2 v23.4s, v11.4s, v15.4s
+	WORD $0x4ed63a83 // zip1 v3.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa7 // zip1 v7.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8b // zip2 v11.2d, v20.2d, v22.2d
+	WORD $0x4ed77aaf // zip2 v15.2d, v21.2d, v23.2d
+	WORD $0x3d860083 // str q3, [x4, #6144]
+	WORD $0x3d862087 // str q7, [x4, #6272]
+	WORD $0x3d86408b // str q11, [x4, #6400]
+	WORD $0x3d86608f // str q15, [x4, #6528]
+	WORD $0x3dc008b0 // ldr q16, [x5, #32]
+	WORD $0x4e391e00 // and v0.16b, v16.16b, v25.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e391c21 // and v1.16b, v1.16b, v25.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e391c42 // and v2.16b, v2.16b, v25.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x3dc008d0 // ldr q16, [x6, #32]
+	WORD $0x4e391e04 // and v4.16b, v16.16b, v25.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e391ca5 // and v5.16b, v5.16b, v25.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e391cc6 // and v6.16b, v6.16b, v25.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x3dc008f0 // ldr q16, [x7, #32]
+	WORD $0x4e391e08 // and v8.16b, v16.16b, v25.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e391d29 // and v9.16b, v9.16b, v25.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e391d4a // and v10.16b, v10.16b, v25.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x3dc00910 // ldr q16, [x8, #32]
+	WORD $0x4e391e0c // and v12.16b, v16.16b, v25.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e391dad // and v13.16b, v13.16b, v25.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e391dce // and v14.16b, v14.16b, v25.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d808080 // str q0, [x4, #512]
+	WORD $0x3d80a084 // str q4, [x4, #640]
+	WORD $0x3d80c088 // str q8, [x4, #768]
+	WORD $0x3d80e08c // str q12, [x4, #896]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d828081 // str q1, [x4, #2560]
+	WORD $0x3d82a085 // str q5, [x4, #2688]
+	WORD $0x3d82c089 // str q9, [x4, #2816]
+	WORD $0x3d82e08d // str q13, [x4, #2944]
+	WORD $0x4e862854 // trn1 v20.4s, v2.4s, v6.4s
+	WORD $0x4e866855 // trn2 v21.4s, v2.4s, v6.4s
+	WORD $0x4e8e2956 // trn1 v22.4s, v10.4s, v14.4s
+	WORD $0x4e8e6957 // trn2 v23.4s, v10.4s, v14.4s
+	WORD $0x4ed63a82 // zip1 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa6 // zip1 v6.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aae // zip2 v14.2d, v21.2d, v23.2d
+	WORD $0x3d848082 // str q2, [x4, #4608]
+	WORD $0x3d84a086 // str q6, [x4, #4736]
+	WORD $0x3d84c08a // str q10, [x4, #4864]
+	WORD $0x3d84e08e // str q14, [x4, #4992]
+	WORD $0x4e872874 // trn1 v20.4s, v3.4s, v7.4s
+	WORD $0x4e876875 // trn2 v21.4s, v3.4s, v7.4s
+	WORD $0x4e8f2976 // trn1 v22.4s, v11.4s, v15.4s
+	WORD $0x4e8f6977 // trn2 v23.4s, v11.4s, v15.4s
+	WORD $0x4ed63a83 // zip1 v3.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa7 // zip1 v7.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8b // zip2 v11.2d, v20.2d, v22.2d
+	WORD $0x4ed77aaf // zip2 v15.2d, v21.2d, v23.2d
+	WORD $0x3d868083 // str q3, [x4, #6656]
+	WORD $0x3d86a087 // str q7, [x4, #6784]
+	WORD $0x3d86c08b // str q11, [x4, #6912]
+	WORD $0x3d86e08f // str q15, [x4, #7040]
+	WORD $0x3dc00cb0 // ldr q16, [x5, #48]
+	WORD $0x4e391e00 // and v0.16b, v16.16b, v25.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e391c21 // and v1.16b, v1.16b, v25.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e391c42 // and v2.16b, v2.16b, v25.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x3dc00cd0 // ldr q16, [x6, #48]
+	WORD $0x4e391e04 // and v4.16b, v16.16b, v25.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e391ca5 // and v5.16b, v5.16b, v25.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e391cc6 // and v6.16b, v6.16b, v25.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x3dc00cf0 // ldr q16, [x7, #48]
+	WORD $0x4e391e08 // and v8.16b, v16.16b, v25.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e391d29 // and v9.16b, v9.16b, v25.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e391d4a // and v10.16b, v10.16b, v25.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x3dc00d10 // ldr q16, [x8, #48]
+	WORD $0x4e391e0c // and v12.16b, v16.16b, v25.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e391dad // and v13.16b, v13.16b, v25.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e391dce // and v14.16b, v14.16b, v25.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d810080 // str q0, [x4, #1024]
+	WORD $0x3d812084 // str q4, [x4, #1152]
+	WORD $0x3d814088 // str q8, [x4, #1280]
+	WORD $0x3d81608c // str q12, [x4, #1408]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d830081 // str q1, [x4, #3072]
+	WORD $0x3d832085 // str q5, [x4, #3200]
+	WORD $0x3d834089 // str q9, [x4, #3328]
+	WORD $0x3d83608d // str q13, [x4, #3456]
+	WORD $0x4e862854 // trn1 v20.4s, v2.4s, v6.4s
+	WORD $0x4e866855 // trn2 v21.4s, v2.4s, v6.4s
+	WORD $0x4e8e2956 // trn1 v22.4s, v10.4s, v14.4s
+	WORD $0x4e8e6957 // trn2 v23.4s, v10.4s, v14.4s
+	WORD $0x4ed63a82 // zip1 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa6 // zip1 v6.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aae // zip2 v14.2d, v21.2d, v23.2d
+	WORD $0x3d850082 // str q2, [x4, #5120]
+	WORD $0x3d852086 // str q6, [x4, #5248]
+	WORD $0x3d85408a // str q10, [x4, #5376]
+	WORD $0x3d85608e // str q14, [x4, #5504]
+	WORD $0x4e872874 // trn1 v20.4s, v3.4s, v7.4s
+	WORD $0x4e876875 // trn2 v21.4s, v3.4s, v7.4s
+	WORD $0x4e8f2976 // trn1 v22.4s, v11.4s, v15.4s
+	WORD $0x4e8f6977 // trn2 v23.4s, v11.4s, v15.4s
+	WORD $0x4ed63a83 // zip1 v3.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa7 // zip1 v7.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8b // zip2 v11.2d, v20.2d, v22.2d
+	WORD $0x4ed77aaf // zip2 v15.2d, v21.2d, v23.2d
+	WORD $0x3d870083 // str q3, [x4, #7168]
+	WORD $0x3d872087 // str q7, [x4, #7296]
+	WORD $0x3d87408b // str q11, [x4, #7424]
+	WORD $0x3d87608f // str q15, [x4, #7552]
+	WORD $0x3dc010b0 // ldr q16, [x5, #64]
+	WORD $0x4e391e00 // and v0.16b, v16.16b, v25.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e391c21 // and v1.16b, v1.16b, v25.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e391c42 // and v2.16b, v2.16b, v25.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x3dc010d0 // ldr q16, [x6, #64]
+	WORD $0x4e391e04 // and v4.16b, v16.16b, v25.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e391ca5 // and v5.16b, v5.16b, v25.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e391cc6 // and v6.16b, v6.16b, v25.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x3dc010f0 // ldr q16, [x7, #64]
+	WORD $0x4e391e08 // and v8.16b, v16.16b, v25.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e391d29 // and v9.16b, v9.16b, v25.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e391d4a // and v10.16b, v10.16b, v25.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x3dc01110 // ldr q16, [x8, #64]
+	WORD $0x4e391e0c // and v12.16b, v16.16b, v25.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e391dad // and v13.16b, v13.16b, v25.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e391dce // and v14.16b, v14.16b, v25.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d818080 // str q0, [x4, #1536]
+	WORD $0x3d81a084 // str q4, [x4, #1664]
+	WORD $0x3d81c088 // str q8, [x4, #1792]
+	WORD $0x3d81e08c // str q12, [x4, #1920]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d838081 // str q1, [x4, #3584]
+	WORD $0x3d83a085 // str q5, [x4, #3712]
+	WORD $0x3d83c089 // str q9, [x4, #3840]
+	WORD $0x3d83e08d // str q13, [x4, #3968]
+	WORD $0x4e862854 // trn1 v20.4s, v2.4s, v6.4s
+	WORD $0x4e866855 // trn2 v21.4s, v2.4s, v6.4s
+	WORD $0x4e8e2956 // trn1 v22.4s, v10.4s, v14.4s
+	WORD $0x4e8e6957 // trn2 v23.4s, v10.4s, v14.4s
+	WORD $0x4ed63a82 // zip1 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa6 // zip1 v6.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aae // zip2 v14.2d, v21.2d, v23.2d
+	WORD $0x3d858082 // str q2, [x4, #5632]
+	WORD $0x3d85a086 // str q6, [x4, #5760]
+	WORD $0x3d85c08a // str q10, [x4, #5888]
+	WORD $0x3d85e08e // str q14, [x4, #6016]
+	WORD $0x4e872874 // trn1 v20.4s, v3.4s, v7.4s
+	WORD $0x4e876875 // trn2 v21.4s, v3.4s, v7.4s
+	WORD $0x4e8f2976 // trn1 v22.4s, v11.4s, v15.4s
+	WORD $0x4e8f6977 // trn2 v23.4s, v11.4s, v15.4s
+	WORD $0x4ed63a83 // zip1 v3.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa7 // zip1 v7.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8b // zip2 v11.2d, v20.2d, v22.2d
+	WORD $0x4ed77aaf // zip2 v15.2d, v21.2d, v23.2d
+	WORD $0x3d878083 // str q3, [x4, #7680]
+	WORD $0x3d87a087 // str q7, [x4, #7808]
+	WORD $0x3d87c08b // str q11, [x4, #7936]
+	WORD $0x3d87e08f // str q15, [x4, #8064]
+	WORD $0x3dc000b0 // ldr q16, [x5, #0]
+	WORD $0x4e381e11 // and v17.16b, v16.16b, v24.16b
+	WORD $0x6f0c0610 // ushr v16.16b, v16.16b, #4
+	WORD $0x2f08a620 // ushll v0.8h, v17.8b, #0
+	WORD $0x6f08a624 // ushll2 v4.8h, v17.16b, #0
+	WORD $0x2f08a608 // ushll v8.8h, v16.8b, #0
+	WORD $0x6f08a60c // ushll2 v12.8h, v16.16b, #0
+	WORD $0x3dc000d0 // ldr q16, [x6, #0]
+	WORD $0x4e381e11 // and v17.16b, v16.16b, v24.16b
+	WORD $0x6f0c0610 // ushr v16.16b, v16.16b, #4
+	WORD $0x2f08a621 // ushll v1.8h, v17.8b, #0
+	WORD $0x6f08a625 // ushll2 v5.8h, v17.16b, #0
+	WORD $0x2f08a609 // ushll v9.8h, v16.8b, #0
+	WORD $0x6f08a60d // ushll2 v13.8h, v16.16b, #0
+	WORD $0x3dc000f0 // ldr q16, [x7, #0]
+	WORD $0x4e381e11 // and v17.16b, v16.16b, v24.16b
+	WORD $0x6f0c0610 // ushr v16.16b, v16.16b, #4
+	WORD $0x2f08a622 // ushll v2.8h, v17.8b, #0
+	WORD $0x6f08a626 // ushll2 v6.8h, v17.16b, #0
+	WORD $0x2f08a60a // ushll v10.8h, v16.8b, #0
+	WORD $0x6f08a60e // ushll2 v14.8h, v16.16b, #0
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x4e381e11 // and v17.16b, v16.16b, v24.16b
+	WORD $0x6f0c0610 // ushr v16.16b, v16.16b, #4
+	WORD $0x2f08a623 // ushll v3.8h, v17.8b, #0
+	WORD $0x6f08a627 // ushll2 v7.8h, v17.16b, #0
+	WORD $0x2f08a60b // ushll v11.8h, v16.8b, #0
+	WORD $0x6f08a60f // ushll2 v15.8h, v16.16b, #0
+	WORD $0x0f10a410 // sshll v16.4s, v0.4h, #0
+	WORD $0x0f10a431 // sshll v17.4s, v1.4h, #0
+	WORD $0x0f10a452 // sshll v18.4s, v2.4h, #0
+	WORD $0x0f10a473 // sshll v19.4s, v3.4h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d880070 // str q16, [x3, #8192]
+	WORD $0x3d882071 // str q17, [x3, #8320]
+	WORD $0x3d888072 // str q18, [x3, #8704]
+	WORD $0x3d88a073 // str q19, [x3, #8832]
+	WORD $0x4f10a410 // sshll2 v16.4s, v0.8h, #0
+	WORD $0x4f10a431 // sshll2 v17.4s, v1.8h, #0
+	WORD $0x4f10a452 // sshll2 v18.4s, v2.8h, #0
+	WORD $0x4f10a473 // sshll2 v19.4s, v3.8h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d890070 // str q16, [x3, #9216]
+	WORD $0x3d892071 // str q17, [x3, #9344]
+	WORD $0x3d898072 // str q18, [x3, #9728]
+	WORD $0x3d89a073 // str q19, [x3, #9856]
+	WORD $0x0f10a490 // sshll v16.4s, v4.4h, #0
+	WORD $0x0f10a4b1 // sshll v17.4s, v5.4h, #0
+	WORD $0x0f10a4d2 // sshll v18.4s, v6.4h, #0
+	WORD $0x0f10a4f3 // sshll v19.4s, v7.4h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d884070 // str q16, [x3, #8448]
+	WORD $0x3d886071 // str q17, [x3, #8576]
+	WORD $0x3d88c072 // str q18, [x3, #8960]
+	WORD $0x3d88e073 // str q19, [x3, #9088]
+	WORD $0x4f10a490 // sshll2 v16.4s, v4.8h, #0
+	WORD $0x4f10a4b1 // sshll2 v17.4s, v5.8h, #0
+	WORD $0x4f10a4d2 // sshll2 v18.4s, v6.8h, #0
+	WORD $0x4f10a4f3 // sshll2 v19.4s, v7.8h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d894070 // str q16, [x3, #9472]
+	WORD $0x3d896071 // str q17, [x3, #9600]
+	WORD $0x3d89c072 // str q18, [x3, #9984]
+	WORD $0x3d89e073 // str q19, [x3, #10112]
+	WORD $0x4e892914 // trn1 v20.4s, v8.4s, v9.4s
+	WORD $0x4e896915 // trn2 v21.4s, v8.4s, v9.4s
+	WORD $0x4e8b2956 // trn1 v22.4s, v10.4s, v11.4s
+	WORD $0x4e8b6957 // trn2 v23.4s, v10.4s, v11.4s
+	WORD $0x4ed63a88 // zip1 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa9 // zip1 v9.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aab // zip2 v11.2d, v21.2d, v23.2d
+	WORD $0x3d8a0068 // str q8, [x3, #10240]
+	WORD $0x3d8a2069 // str q9, [x3, #10368]
+	WORD $0x3d8a406a // str q10, [x3, #10496]
+	WORD $0x3d8a606b // str q11, [x3, #10624]
+	WORD $0x4e8d2994 // trn1 v20.4s, v12.4s, v13.4s
+	WORD $0x4e8d6995 // trn2 v21.4s, v12.4s, v13.4s
+	WORD $0x4e8f29d6 // trn1 v22.4s, v14.4s, v15.4s
+	WORD $0x4e8f69d7 // trn2 v23.4s, v14.4s, v15.4s
+	WORD $0x4ed63a8c // zip1 v12.2d, v20.2d, v22.2d
+	WORD $0x4ed73aad // zip1 v13.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8e // zip2 v14.2d, v20.2d, v22.2d
+	WORD $0x4ed77aaf // zip2 v15.2d, v21.2d, v23.2d
+	WORD $0x3d8a806c // str q12, [x3, #10752]
+	WORD $0x3d8aa06d // str q13, [x3, #10880]
+	WORD $0x3d8ac06e // str q14, [x3, #11008]
+	WORD $0x3d8ae06f // str q15, [x3, #11136]
+	WORD $0xbd4050a0 // ldr s0, [x5, #80]
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0xbd4050c1 // ldr s1, [x6, #80]
+	WORD $0x0e217821 // fcvtl v1.4s, v1.4h
+	WORD $0xbd4050e2 // ldr s2, [x7, #80]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0xbd405103 // ldr s3, [x8, #80]
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4e812814 // trn1 v20.4s, v0.4s, v1.4s
+	WORD $0x4e816815 // trn2 v21.4s, v0.4s, v1.4s
+	WORD $0x4e832856 // trn1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e836857 // trn2 v23.4s, v2.4s, v3.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa1 // zip1 v1.2d, v21.2d, v23.2d
+	WORD $0x4ed67a82 // zip2 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa3 // zip2 v3.2d, v21.2d, v23.2d
+	WORD $0x3d8b0060 // str q0, [x3, #11264]
+	WORD $0x3d8b2061 // str q1, [x3, #11392]
+	ADD $16, R3
+	ADD $16, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·q3kUnpackStep4(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $q3kConstants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x3dc00539 // ldr q25, [x9, #16]
+	WORD $0x3dc0093a // ldr q26, [x9, #32]
+	WORD $0x3dc00d3b // ldr q27, [x9, #48]
+	WORD $0x3dc0113c // ldr q28, [x9, #64]
+	WORD $0x3dc0153d // ldr q29, [x9, #80]
+	WORD $0x3dc0193e // ldr q30, [x9, #96]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3dc008b0 // ldr q16, [x5, #32]
+	WORD $0x3dc000b1 // ldr q17, [x5, #0]
+	WORD $0x4e3e1e00 // and v0.16b, v16.16b, v30.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3e1c21 // and v1.16b, v1.16b, v30.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3e1c42 // and v2.16b, v2.16b, v30.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc008d0 // ldr q16, [x6, #32]
+	WORD $0x3dc000d1 // ldr q17, [x6, #0]
+	WORD $0x4e3e1e04 // and v4.16b, v16.16b, v30.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3e1ca5 // and v5.16b, v5.16b, v30.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3e1cc6 // and v6.16b, v6.16b, v30.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3dc008f0 // ldr q16, [x7, #32]
+	WORD $0x3dc000f1 // ldr q17, [x7, #0]
+	WORD $0x4e3e1e08 // and v8.16b, v16.16b, v30.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e3e1d29 // and v9.16b, v9.16b, v30.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e3e1d4a // and v10.16b, v10.16b, v30.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d4a // orr v10.16b, v10.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d6b // orr v11.16b, v11.16b, v18.16b
+	WORD $0x3dc00910 // ldr q16, [x8, #32]
+	WORD $0x3dc00111 // ldr q17, [x8, #0]
+	WORD $0x4e3e1e0c // and v12.16b, v16.16b, v30.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e3e1dad // and v13.16b, v13.16b, v30.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21dce // orr v14.16b, v14.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21def // orr v15.16b, v15.16b, v18.16b
+	WORD $0x4f00e490 // movi v16.16b, #4
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d800080 // str q0, [x4, #0]
+	WORD $0x3d802084 // str q4, [x4, #128]
+	WORD $0x3d804088 // str q8, [x4, #256]
+	WORD $0x3d80608c // str q12, [x4, #384]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d820081 // str q1, [x4, #2048]
+	WORD $0x3d822085 // str q5, [x4, #2176]
+	WORD $0x3d824089 // str q9, [x4, #2304]
+	WORD $0x3d82608d // str q13, [x4, #2432]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4e862854 // trn1 v20.4s, v2.4s, v6.4s
+	WORD $0x4e866855 // trn2 v21.4s, v2.4s, v6.4s
+	WORD $0x4e8e2956 // trn1 v22.4s, v10.4s, v14.4s
+	WORD $0x4e8e6957 // trn2 v23.4s, v10.4s, v14.4s
+	WORD $0x4ed63a82 // zip1 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa6 // zip1 v6.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aae // zip2 v14.2d, v21.2d, v23.2d
+	WORD $0x3d840082 // str q2, [x4, #4096]
+	WORD $0x3d842086 // str q6, [x4, #4224]
+	WORD $0x3d84408a // str q10, [x4, #4352]
+	WORD $0x3d84608e // str q14, [x4, #4480]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4e872874 // trn1 v20.4s, v3.4s, v7.4s
+	WORD $0x4e876875 // trn2 v21.4s, v3.4s, v7.4s
+	WORD $0x4e8f2976 // trn1 v22.4s, v11.4s, v15.4s
+	WORD $0x4e8f6977 // trn2 v23.4s, v11.4s, v15.4s
+	WORD $0x4ed63a83 // zip1 v3.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa7 // zip1 v7.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8b // zip2 v11.2d, v20.2d, v22.2d
+	WORD $0x4ed77aaf // zip2 v15.2d, v21.2d, v23.2d
+	WORD $0x3d860083 // str q3, [x4, #6144]
+	WORD $0x3d862087 // str q7, [x4, #6272]
+	WORD $0x3d86408b // str q11, [x4, #6400]
+	WORD $0x3d86608f // str q15, [x4, #6528]
+	WORD $0x3dc00cb0 // ldr q16, [x5, #48]
+	WORD $0x3dc004b1 // ldr q17, [x5, #16]
+	WORD $0x4e3e1e00 // and v0.16b, v16.16b, v30.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3e1c21 // and v1.16b, v1.16b, v30.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3e1c42 // and v2.16b, v2.16b, v30.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc00cd0 // ldr q16, [x6, #48]
+	WORD $0x3dc004d1 // ldr q17, [x6, #16]
+	WORD $0x4e3e1e04 // and v4.16b, v16.16b, v30.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3e1ca5 // and v5.16b, v5.16b, v30.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3e1cc6 // and v6.16b, v6.16b, v30.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3dc00cf0 // ldr q16, [x7, #48]
+	WORD $0x3dc004f1 // ldr q17, [x7, #16]
+	WORD $0x4e3e1e08 // and v8.16b, v16.16b, v30.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e3e1d29 // and v9.16b, v9.16b, v30.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e3e1d4a // and v10.16b, v10.16b, v30.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d4a // orr v10.16b, v10.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d6b // orr v11.16b, v11.16b, v18.16b
+	WORD $0x3dc00d10 // ldr q16, [x8, #48]
+	WORD $0x3dc00511 // ldr q17, [x8, #16]
+	WORD $0x4e3e1e0c // and v12.16b, v16.16b, v30.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e3e1dad // and v13.16b, v13.16b, v30.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21dce // orr v14.16b, v14.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21def // orr v15.16b, v15.16b, v18.16b
+	WORD $0x4f00e490 // movi v16.16b, #4
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d808080 // str q0, [x4, #512]
+	WORD $0x3d80a084 // str q4, [x4, #640]
+	WORD $0x3d80c088 // str q8, [x4, #768]
+	WORD $0x3d80e08c // str q12, [x4, #896]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d828081 // str q1, [x4, #2560]
+	WORD $0x3d82a085 // str q5, [x4, #2688]
+	WORD $0x3d82c089 // str q9, [x4, #2816]
+	WORD $0x3d82e08d // str q13, [x4, #2944]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4e862854 // trn1 v20.4s, v2.4s, v6.4s
+	WORD $0x4e866855 // trn2 v21.4s, v2.4s, v6.4s
+	WORD $0x4e8e2956 // trn1 v22.4s, v10.4s, v14.4s
+	WORD $0x4e8e6957 // trn2 v23.4s, v10.4s, v14.4s
+	WORD $0x4ed63a82 // zip1 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa6 // zip1 v6.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aae // zip2 v14.2d, v21.2d, v23.2d
+	WORD $0x3d848082 // str q2, [x4, #4608]
+	WORD $0x3d84a086 // str q6, [x4, #4736]
+	WORD $0x3d84c08a // str q10, [x4, #4864]
+	WORD $0x3d84e08e // str q14, [x4, #4992]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4e872874 // trn1 v20.4s, v3.4s, v7.4s
+	WORD $0x4e876875 // trn2 v21.4s, v3.4s, v7.4s
+	WORD $0x4e8f2976 // trn1 v22.4s, v11.4s, v15.4s
+	WORD $0x4e8f6977 // trn2 v23.4s, v11.4s, v15.4s
+	WORD $0x4ed63a83 // zip1 v3.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa7 // zip1 v7.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8b // zip2 v11.2d, v20.2d, v22.2d
+	WORD $0x4ed77aaf // zip2 v15.2d, v21.2d, v23.2d
+	WORD $0x3d868083 // str q3, [x4, #6656]
+	WORD $0x3d86a087 // str q7, [x4, #6784]
+	WORD $0x3d86c08b // str q11, [x4, #6912]
+	WORD $0x3d86e08f // str q15, [x4, #7040]
+	WORD $0x3dc010b0 // ldr q16, [x5, #64]
+	WORD $0x3dc000b1 // ldr q17, [x5, #0]
+	WORD $0x4e3e1e00 // and v0.16b, v16.16b, v30.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3e1c21 // and v1.16b, v1.16b, v30.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3e1c42 // and v2.16b, v2.16b, v30.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0632 // ushr v18.16b, v17.16b, #4
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0b0632 // ushr v18.16b, v17.16b, #5
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc010d0 // ldr q16, [x6, #64]
+	WORD $0x3dc000d1 // ldr q17, [x6, #0]
+	WORD $0x4e3e1e04 // and v4.16b, v16.16b, v30.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3e1ca5 // and v5.16b, v5.16b, v30.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3e1cc6 // and v6.16b, v6.16b, v30.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0632 // ushr v18.16b, v17.16b, #4
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0b0632 // ushr v18.16b, v17.16b, #5
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3dc010f0 // ldr q16, [x7, #64]
+	WORD $0x3dc000f1 // ldr q17, [x7, #0]
+	WORD $0x4e3e1e08 // and v8.16b, v16.16b, v30.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e3e1d29 // and v9.16b, v9.16b, v30.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e3e1d4a // and v10.16b, v10.16b, v30.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x6f0c0632 // ushr v18.16b, v17.16b, #4
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d4a // orr v10.16b, v10.16b, v18.16b
+	WORD $0x6f0b0632 // ushr v18.16b, v17.16b, #5
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d6b // orr v11.16b, v11.16b, v18.16b
+	WORD $0x3dc01110 // ldr q16, [x8, #64]
+	WORD $0x3dc00111 // ldr q17, [x8, #0]
+	WORD $0x4e3e1e0c // and v12.16b, v16.16b, v30.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e3e1dad // and v13.16b, v13.16b, v30.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x6f0c0632 // ushr v18.16b, v17.16b, #4
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21dce // orr v14.16b, v14.16b, v18.16b
+	WORD $0x6f0b0632 // ushr v18.16b, v17.16b, #5
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21def // orr v15.16b, v15.16b, v18.16b
+	WORD $0x4f00e490 // movi v16.16b, #4
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d810080 // str q0, [x4, #1024]
+	WORD $0x3d812084 // str q4, [x4, #1152]
+	WORD $0x3d814088 // str q8, [x4, #1280]
+	WORD $0x3d81608c // str q12, [x4, #1408]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d830081 // str q1, [x4, #3072]
+	WORD $0x3d832085 // str q5, [x4, #3200]
+	WORD $0x3d834089 // str q9, [x4, #3328]
+	WORD $0x3d83608d // str q13, [x4, #3456]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4e862854 // trn1 v20.4s, v2.4s, v6.4s
+	WORD $0x4e866855 // trn2 v21.4s, v2.4s, v6.4s
+	WORD $0x4e8e2956 // trn1 v22.4s, v10.4s, v14.4s
+	WORD $0x4e8e6957 // trn2 v23.4s, v10.4s, v14.4s
+	WORD $0x4ed63a82 // zip1 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa6 // zip1 v6.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aae // zip2 v14.2d, v21.2d, v23.2d
+	WORD $0x3d850082 // str q2, [x4, #5120]
+	WORD $0x3d852086 // str q6, [x4, #5248]
+	WORD $0x3d85408a // str q10, [x4, #5376]
+	WORD $0x3d85608e // str q14, [x4, #5504]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4e872874 // trn1 v20.4s, v3.4s, v7.4s
+	WORD $0x4e876875 // trn2 v21.4s, v3.4s, v7.4s
+	WORD $0x4e8f2976 // trn1 v22.4s, v11.4s, v15.4s
+	WORD $0x4e8f6977 // trn2 v23.4s, v11.4s, v15.4s
+	WORD $0x4ed63a83 // zip1 v3.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa7 // zip1 v7.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8b // zip2 v11.2d, v20.2d, v22.2d
+	WORD $0x4ed77aaf // zip2 v15.2d, v21.2d, v23.2d
+	WORD $0x3d870083 // str q3, [x4, #7168]
+	WORD $0x3d872087 // str q7, [x4, #7296]
+	WORD $0x3d87408b // str q11, [x4, #7424]
+	WORD $0x3d87608f // str q15, [x4, #7552]
+	WORD $0x3dc014b0 // ldr q16, [x5, #80]
+	WORD $0x3dc004b1 // ldr q17, [x5, #16]
+	WORD $0x4e3e1e00 // and v0.16b, v16.16b, v30.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3e1c21 // and v1.16b, v1.16b, v30.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3e1c42 // and v2.16b, v2.16b, v30.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0632 // ushr v18.16b, v17.16b, #4
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0b0632 // ushr v18.16b, v17.16b, #5
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc014d0 // ldr q16, [x6, #80]
+	WORD $0x3dc004d1 // ldr q17, [x6, #16]
+	WORD $0x4e3e1e04 // and v4.16b, v16.16b, v30.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3e1ca5 // and v5.16b, v5.16b, v30.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3e1cc6 // and v6.16b, v6.16b, v30.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0632 // ushr v18.16b, v17.16b, #4
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0b0632 // ushr v18.16b, v17.16b, #5
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3dc014f0 // ldr q16, [x7, #80]
+	WORD $0x3dc004f1 // ldr q17, [x7, #16]
+	WORD $0x4e3e1e08 // and v8.16b, v16.16b, v30.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e3e1d29 // and v9.16b, v9.16b, v30.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e3e1d4a // and v10.16b, v10.16b, v30.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x6f0c0632 // ushr v18.16b, v17.16b, #4
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d4a // orr v10.16b, v10.16b, v18.16b
+	WORD $0x6f0b0632 // ushr v18.16b, v17.16b, #5
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d6b // orr v11.16b, v11.16b, v18.16b
+	WORD $0x3dc01510 // ldr q16, [x8, #80]
+	WORD $0x3dc00511 // ldr q17, [x8, #16]
+	WORD $0x4e3e1e0c // and v12.16b, v16.16b, v30.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e3e1dad // and v13.16b, v13.16b, v30.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x6f0c0632 // ushr v18.16b, v17.16b, #4
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21dce // orr v14.16b, v14.16b, v18.16b
+	WORD $0x6f0b0632 // ushr v18.16b, v17.16b, #5
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21def // orr v15.16b, v15.16b, v18.16b
+	WORD $0x4f00e490 // movi v16.16b, #4
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d818080 // str q0, [x4, #1536]
+	WORD $0x3d81a084 // str q4, [x4, #1664]
+	WORD $0x3d81c088 // str q8, [x4, #1792]
+	WORD $0x3d81e08c // str q12, [x4, #1920]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d838081 // str q1, [x4, #3584]
+	WORD $0x3d83a085 // str q5, [x4, #3712]
+	WORD $0x3d83c089 // str q9, [x4, #3840]
+	WORD $0x3d83e08d // str q13, [x4, #3968]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4e862854 // trn1 v20.4s, v2.4s, v6.4s
+	WORD $0x4e866855 // trn2 v21.4s, v2.4s, v6.4s
+	WORD $0x4e8e2956 // trn1 v22.4s, v10.4s, v14.4s
+	WORD $0x4e8e6957 // trn2 v23.4s, v10.4s, v14.4s
+	WORD $0x4ed63a82 // zip1 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa6 // zip1 v6.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aae // zip2 v14.2d, v21.2d, v23.2d
+	WORD $0x3d858082 // str q2, [x4, #5632]
+	WORD $0x3d85a086 // str q6, [x4, #5760]
+	WORD $0x3d85c08a // str q10, [x4, #5888]
+	WORD $0x3d85e08e // str q14, [x4, #6016]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4e872874 // trn1 v20.4s, v3.4s, v7.4s
+	WORD $0x4e876875 // trn2 v21.4s, v3.4s, v7.4s
+	WORD $0x4e8f2976 // trn1 v22.4s, v11.4s, v15.4s
+	WORD $0x4e8f6977 // trn2 v23.4s, v11.4s, v15.4s
+	WORD $0x4ed63a83 // zip1 v3.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa7 // zip1 v7.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8b // zip2 v11.2d, v20.2d, v22.2d
+	WORD $0x4ed77aaf // zip2 v15.2d, v21.2d, v23.2d
+	WORD $0x3d878083 // str q3, [x4, #7680]
+	WORD $0x3d87a087 // str q7, [x4, #7808]
+	WORD $0x3d87c08b // str q11, [x4, #7936]
+	WORD $0x3d87e08f // str q15, [x4, #8064]
+	WORD $0x3cc5e0b0 // ldur q16, [x5, #94]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e3a4631 // ushl v17.16b, v17.16b, v26.16b
+	WORD $0x4e3c1e31 // and v17.16b, v17.16b, v28.16b
+	WORD $0x4e190210 // tbl v16.16b, {v16.16b}, v25.16b
+	WORD $0x6e3b4610 // ushl v16.16b, v16.16b, v27.16b
+	WORD $0x4e3d1e10 // and v16.16b, v16.16b, v29.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x4f01e411 // movi v17.16b, #32
+	WORD $0x6e318610 // sub v16.16b, v16.16b, v17.16b
+	WORD $0x0f08a600 // sshll v0.8h, v16.8b, #0
+	WORD $0x4f08a604 // sshll2 v4.8h, v16.16b, #0
+	WORD $0x3cc5e0d0 // ldur q16, [x6, #94]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e3a4631 // ushl v17.16b, v17.16b, v26.16b
+	WORD $0x4e3c1e31 // and v17.16b, v17.16b, v28.16b
+	WORD $0x4e190210 // tbl v16.16b, {v16.16b}, v25.16b
+	WORD $0x6e3b4610 // ushl v16.16b, v16.16b, v27.16b
+	WORD $0x4e3d1e10 // and v16.16b, v16.16b, v29.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x4f01e411 // movi v17.16b, #32
+	WORD $0x6e318610 // sub v16.16b, v16.16b, v17.16b
+	WORD $0x0f08a601 // sshll v1.8h, v16.8b, #0
+	WORD $0x4f08a605 // sshll2 v5.8h, v16.16b, #0
+	WORD $0x3cc5e0f0 // ldur q16, [x7, #94]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e3a4631 // ushl v17.16b, v17.16b, v26.16b
+	WORD $0x4e3c1e31 // and v17.16b, v17.16b, v28.16b
+	WORD $0x4e190210 // tbl v16.16b, {v16.16b}, v25.16b
+	WORD $0x6e3b4610 // ushl v16.16b, v16.16b, v27.16b
+	WORD $0x4e3d1e10 // and v16.16b, v16.16b, v29.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x4f01e411 // movi v17.16b, #32
+	WORD $0x6e318610 // sub v16.16b, v16.16b, v17.16b
+	WORD $0x0f08a602 // sshll v2.8h, v16.8b, #0
+	WORD $0x4f08a606 // sshll2 v6.8h, v16.16b, #0
+	WORD $0x3cc5e110 // ldur q16, [x8, #94]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e3a4631 // ushl v17.16b, v17.16b, v26.16b
+	WORD $0x4e3c1e31 // and v17.16b, v17.16b, v28.16b
+	WORD $0x4e190210 // tbl v16.16b, {v16.16b}, v25.16b
+	WORD $0x6e3b4610 // ushl v16.16b, v16.16b, v27.16b
+	WORD $0x4e3d1e10 // and v16.16b, v16.16b, v29.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x4f01e411 // movi v17.16b, #32
+	WORD $0x6e318610 // sub v16.16b, v16.16b, v17.16b
+	WORD $0x0f08a603 // sshll v3.8h, v16.8b, #0
+	WORD $0x4f08a607 // sshll2 v7.8h, v16.16b, #0
+	WORD $0x0f10a410 // sshll v16.4s, v0.4h, #0
+	WORD $0x0f10a431 // sshll v17.4s, v1.4h, #0
+	WORD $0x0f10a452 // sshll v18.4s, v2.4h, #0
+	WORD $0x0f10a473 // sshll v19.4s, v3.4h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d880070 // str q16, [x3, #8192]
+	WORD $0x3d882071 // str q17, [x3, #8320]
+	WORD $0x3d888072 // str q18, [x3, #8704]
+	WORD $0x3d88a073 // str q19, [x3, #8832]
+	WORD $0x4f10a410 // sshll2 v16.4s, v0.8h, #0
+	WORD $0x4f10a431 // sshll2 v17.4s, v1.8h, #0
+	WORD $0x4f10a452 // sshll2 v18.4s, v2.8h, #0
+	WORD $0x4f10a473 // sshll2 v19.4s, v3.8h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d890070 // str q16, [x3, #9216]
+	WORD $0x3d892071 // str q17, [x3, #9344]
+	WORD $0x3d898072 // str q18, [x3, #9728]
+	WORD $0x3d89a073 // str q19, [x3, #9856]
+	WORD $0x0f10a490 // sshll v16.4s, v4.4h, #0
+	WORD $0x0f10a4b1 // sshll v17.4s, v5.4h, #0
+	WORD $0x0f10a4d2 // sshll v18.4s, v6.4h, #0
+	WORD $0x0f10a4f3 // sshll v19.4s, v7.4h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d884070 // str q16, [x3, #8448]
+	WORD $0x3d886071 // str q17, [x3, #8576]
+	WORD $0x3d88c072 // str q18, [x3, #8960]
+	WORD $0x3d88e073 // str q19, [x3, #9088]
+	WORD $0x4f10a490 // sshll2 v16.4s, v4.8h, #0
+	WORD $0x4f10a4b1 // sshll2 v17.4s, v5.8h, #0
+	WORD $0x4f10a4d2 // sshll2 v18.4s, v6.8h, #0
+	WORD $0x4f10a4f3 // sshll2 v19.4s, v7.8h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d894070 // str q16, [x3, #9472]
+	WORD $0x3d896071 // str q17, [x3, #9600]
+	WORD $0x3d89c072 // str q18, [x3, #9984]
+	WORD $0x3d89e073 // str q19, [x3, #10112]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3d8a0068 // str q8, [x3, #10240]
+	WORD $0x3d8a2069 // str q9, [x3, #10368]
+	WORD $0x3d8a406a // str q10, [x3, #10496]
+	WORD $0x3d8a606b // str q11, [x3, #10624]
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3d8a806c // str q12, [x3, #10752]
+	WORD $0x3d8aa06d // str q13, [x3, #10880]
+	WORD $0x3d8ac06e // str q14, [x3, #11008]
+	WORD $0x3d8ae06f // str q15, [x3, #11136]
+	WORD $0x7d40d8a0 // ldr h0, [x5, #108]
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0x7d40d8c1 // ldr h1, [x6, #108]
+	WORD $0x0e217821 // fcvtl v1.4s, v1.4h
+	WORD $0x7d40d8e2 // ldr h2, [x7, #108]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x7d40d903 // ldr h3, [x8, #108]
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4e812814 // trn1 v20.4s, v0.4s, v1.4s
+	WORD $0x4e816815 // trn2 v21.4s, v0.4s, v1.4s
+	WORD $0x4e832856 // trn1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e836857 // trn2 v23.4s, v2.4s, v3.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa1 // zip1 v1.2d, v21.2d, v23.2d
+	WORD $0x4ed67a82 // zip2 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa3 // zip2 v3.2d, v21.2d, v23.2d
+	WORD $0x3d8b0060 // str q0, [x3, #11264]
+	WORD $0x4f00e401 // movi v1.16b, #0
+	WORD $0x3d8b2061 // str q1, [x3, #11392]
+	ADD $16, R3
+	ADD $16, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·tq20UnpackStep4(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $tq20Constants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3dc000b0 // ldr q16, [x5, #0]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e381c21 // and v1.16b, v1.16b, v24.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e381c42 // and v2.16b, v2.16b, v24.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x3dc000d0 // ldr q16, [x6, #0]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e381ca5 // and v5.16b, v5.16b, v24.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e381cc6 // and v6.16b, v6.16b, v24.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x3dc000f0 // ldr q16, [x7, #0]
+	WORD $0x4e381e08 // and v8.16b, v16.16b, v24.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e381d29 // and v9.16b, v9.16b, v24.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e381d4a // and v10.16b, v10.16b, v24.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x4e381e0c // and v12.16b, v16.16b, v24.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e381dad // and v13.16b, v13.16b, v24.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e381dce // and v14.16b, v14.16b, v24.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4f00e430 // movi v16.16b, #1
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d800080 // str q0, [x4, #0]
+	WORD $0x3d802084 // str q4, [x4, #128]
+	WORD $0x3d804088 // str q8, [x4, #256]
+	WORD $0x3d80608c // str q12, [x4, #384]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d820081 // str q1, [x4, #2048]
+	WORD $0x3d822085 // str q5, [x4, #2176]
+	WORD $0x3d824089 // str q9, [x4, #2304]
+	WORD $0x3d82608d // str q13, [x4, #2432]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4e862854 // trn1 v20.4s, v2.4s, v6.4s
+	WORD $0x4e866855 // trn2 v21.4s, v2.4s, v6.4s
+	WORD $0x4e8e2956 // trn1 v22.4s, v10.4s, v14.4s
+	WORD $0x4e8e6957 // trn2 v23.4s, v10.4s, v14.4s
+	WORD $0x4ed63a82 // zip1 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa6 // zip1 v6.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aae // zip2 v14.2d, v21.2d, v23.2d
+	WORD $0x3d840082 // str q2, [x4, #4096]
+	WORD $0x3d842086 // str q6, [x4, #4224]
+	WORD $0x3d84408a // str q10, [x4, #4352]
+	WORD $0x3d84608e // str q14, [x4, #4480]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4e872874 // trn1 v20.4s, v3.4s, v7.4s
+	WORD $0x4e876875 // trn2 v21.4s, v3.4s, v7.4s
+	WORD $0x4e8f2976 // trn1 v22.4s, v11.4s, v15.4s
+	WORD $0x4e8f6977 // trn2 v23.4s, v11.4s, v15.4s
+	WORD $0x4ed63a83 // zip1 v3.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa7 // zip1 v7.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8b // zip2 v11.2d, v20.2d, v22.2d
+	WORD $0x4ed77aaf // zip2 v15.2d, v21.2d, v23.2d
+	WORD $0x3d860083 // str q3, [x4, #6144]
+	WORD $0x3d862087 // str q7, [x4, #6272]
+	WORD $0x3d86408b // str q11, [x4, #6400]
+	WORD $0x3d86608f // str q15, [x4, #6528]
+	WORD $0x3dc004b0 // ldr q16, [x5, #16]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e381c21 // and v1.16b, v1.16b, v24.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e381c42 // and v2.16b, v2.16b, v24.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x3dc004d0 // ldr q16, [x6, #16]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e381ca5 // and v5.16b, v5.16b, v24.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e381cc6 // and v6.16b, v6.16b, v24.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x3dc004f0 // ldr q16, [x7, #16]
+	WORD $0x4e381e08 // and v8.16b, v16.16b, v24.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e381d29 // and v9.16b, v9.16b, v24.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e381d4a // and v10.16b, v10.16b, v24.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x4e381e0c // and v12.16b, v16.16b, v24.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e381dad // and v13.16b, v13.16b, v24.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e381dce // and v14.16b, v14.16b, v24.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4f00e430 // movi v16.16b, #1
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d808080 // str q0, [x4, #512]
+	WORD $0x3d80a084 // str q4, [x4, #640]
+	WORD $0x3d80c088 // str q8, [x4, #768]
+	WORD $0x3d80e08c // str q12, [x4, #896]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d828081 // str q1, [x4, #2560]
+	WORD $0x3d82a085 // str q5, [x4, #2688]
+	WORD $0x3d82c089 // str q9, [x4, #2816]
+	WORD $0x3d82e08d // str q13, [x4, #2944]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4e862854 // trn1 v20.4s, v2.4s, v6.4s
+	WORD $0x4e866855 // trn2 v21.4s, v2.4s, v6.4s
+	WORD $0x4e8e2956 // trn1 v22.4s, v10.4s, v14.4s
+	WORD $0x4e8e6957 // trn2 v23.4s, v10.4s, v14.4s
+	WORD $0x4ed63a82 // zip1 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa6 // zip1 v6.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aae // zip2 v14.2d, v21.2d, v23.2d
+	WORD $0x3d848082 // str q2, [x4, #4608]
+	WORD $0x3d84a086 // str q6, [x4, #4736]
+	WORD $0x3d84c08a // str q10, [x4, #4864]
+	WORD $0x3d84e08e // str q14, [x4, #4992]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4e872874 // trn1 v20.4s, v3.4s, v7.4s
+	WORD $0x4e876875 // trn2 v21.4s, v3.4s, v7.4s
+	WORD $0x4e8f2976 // trn1 v22.4s, v11.4s, v15.4s
+	WORD $0x4e8f6977 // trn2 v23.4s, v11.4s, v15.4s
+	WORD $0x4ed63a83 // zip1 v3.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa7 // zip1 v7.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8b // zip2 v11.2d, v20.2d, v22.2d
+	WORD $0x4ed77aaf // zip2 v15.2d, v21.2d, v23.2d
+	WORD $0x3d868083 // str q3, [x4, #6656]
+	WORD $0x3d86a087 // str q7, [x4, #6784]
+	WORD $0x3d86c08b // str q11, [x4, #6912]
+	WORD $0x3d86e08f // str q15, [x4, #7040]
+	WORD $0x3dc008b0 // ldr q16, [x5, #32]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e381c21 // and v1.16b, v1.16b, v24.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e381c42 // and v2.16b, v2.16b, v24.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x3dc008d0 // ldr q16, [x6, #32]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e381ca5 // and v5.16b, v5.16b, v24.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e381cc6 // and v6.16b, v6.16b, v24.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x3dc008f0 // ldr q16, [x7, #32]
+	WORD $0x4e381e08 // and v8.16b, v16.16b, v24.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e381d29 // and v9.16b, v9.16b, v24.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e381d4a // and v10.16b, v10.16b, v24.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x3dc00910 // ldr q16, [x8, #32]
+	WORD $0x4e381e0c // and v12.16b, v16.16b, v24.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e381dad // and v13.16b, v13.16b, v24.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e381dce // and v14.16b, v14.16b, v24.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4f00e430 // movi v16.16b, #1
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d810080 // str q0, [x4, #1024]
+	WORD $0x3d812084 // str q4, [x4, #1152]
+	WORD $0x3d814088 // str q8, [x4, #1280]
+	WORD $0x3d81608c // str q12, [x4, #1408]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d830081 // str q1, [x4, #3072]
+	WORD $0x3d832085 // str q5, [x4, #3200]
+	WORD $0x3d834089 // str q9, [x4, #3328]
+	WORD $0x3d83608d // str q13, [x4, #3456]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4e862854 // trn1 v20.4s, v2.4s, v6.4s
+	WORD $0x4e866855 // trn2 v21.4s, v2.4s, v6.4s
+	WORD $0x4e8e2956 // trn1 v22.4s, v10.4s, v14.4s
+	WORD $0x4e8e6957 // trn2 v23.4s, v10.4s, v14.4s
+	WORD $0x4ed63a82 // zip1 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa6 // zip1 v6.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aae // zip2 v14.2d, v21.2d, v23.2d
+	WORD $0x3d850082 // str q2, [x4, #5120]
+	WORD $0x3d852086 // str q6, [x4, #5248]
+	WORD $0x3d85408a // str q10, [x4, #5376]
+	WORD $0x3d85608e // str q14, [x4, #5504]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4e872874 // trn1 v20.4s, v3.4s, v7.4s
+	WORD $0x4e876875 // trn2 v21.4s, v3.4s, v7.4s
+	WORD $0x4e8f2976 // trn1 v22.4s, v11.4s, v15.4s
+	WORD $0x4e8f6977 // trn2 v23.4s, v11.4s, v15.4s
+	WORD $0x4ed63a83 // zip1 v3.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa7 // zip1 v7.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8b // zip2 v11.2d, v20.2d, v22.2d
+	WORD $0x4ed77aaf // zip2 v15.2d, v21.2d, v23.2d
+	WORD $0x3d870083 // str q3, [x4, #7168]
+	WORD $0x3d872087 // str q7, [x4, #7296]
+	WORD $0x3d87408b // str q11, [x4, #7424]
+	WORD $0x3d87608f // str q15, [x4, #7552]
+	WORD $0x3dc00cb0 // ldr q16, [x5, #48]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e381c21 // and v1.16b, v1.16b, v24.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e381c42 // and v2.16b, v2.16b, v24.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x3dc00cd0 // ldr q16, [x6, #48]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e381ca5 // and v5.16b, v5.16b, v24.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e381cc6 // and v6.16b, v6.16b, v24.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x3dc00cf0 // ldr q16, [x7, #48]
+	WORD $0x4e381e08 // and v8.16b, v16.16b, v24.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e381d29 // and v9.16b, v9.16b, v24.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e381d4a // and v10.16b, v10.16b, v24.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x3dc00d10 // ldr q16, [x8, #48]
+	WORD $0x4e381e0c // and v12.16b, v16.16b, v24.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e381dad // and v13.16b, v13.16b, v24.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e381dce // and v14.16b, v14.16b, v24.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4f00e430 // movi v16.16b, #1
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d818080 // str q0, [x4, #1536]
+	WORD $0x3d81a084 // str q4, [x4, #1664]
+	WORD $0x3d81c088 // str q8, [x4, #1792]
+	WORD $0x3d81e08c // str q12, [x4, #1920]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d838081 // str q1, [x4, #3584]
+	WORD $0x3d83a085 // str q5, [x4, #3712]
+	WORD $0x3d83c089 // str q9, [x4, #3840]
+	WORD $0x3d83e08d // str q13, [x4, #3968]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4e862854 // trn1 v20.4s, v2.4s, v6.4s
+	WORD $0x4e866855 // trn2 v21.4s, v2.4s, v6.4s
+	WORD $0x4e8e2956 // trn1 v22.4s, v10.4s, v14.4s
+	WORD $0x4e8e6957 // trn2 v23.4s, v10.4s, v14.4s
+	WORD $0x4ed63a82 // zip1 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa6 // zip1 v6.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aae // zip2 v14.2d, v21.2d, v23.2d
+	WORD $0x3d858082 // str q2, [x4, #5632]
+	WORD $0x3d85a086 // str q6, [x4, #5760]
+	WORD $0x3d85c08a // str q10, [x4, #5888]
+	WORD $0x3d85e08e // str q14, [x4, #6016]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4e872874 // trn1 v20.4s, v3.4s, v7.4s
+	WORD $0x4e876875 // trn2 v21.4s, v3.4s, v7.4s
+	WORD $0x4e8f2976 // trn1 v22.4s, v11.4s, v15.4s
+	WORD $0x4e8f6977 // trn2 v23.4s, v11.4s, v15.4s
+	WORD $0x4ed63a83 // zip1 v3.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa7 // zip1 v7.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8b // zip2 v11.2d, v20.2d, v22.2d
+	WORD $0x4ed77aaf // zip2 v15.2d, v21.2d, v23.2d
+	WORD $0x3d878083 // str q3, [x4, #7680]
+	WORD $0x3d87a087 // str q7, [x4, #7808]
+	WORD $0x3d87c08b // str q11, [x4, #7936]
+	WORD $0x3d87e08f // str q15, [x4, #8064]
+	WORD $0x4f00e420 // movi v0.16b, #1
+	WORD $0x6f180400 // ushr v0.8h, v0.8h, #8
+	WORD $0x4f00e421 // movi v1.16b, #1
+	WORD $0x6f180421 // ushr v1.8h, v1.8h, #8
+	WORD $0x4f00e422 // movi v2.16b, #1
+	WORD $0x6f180442 // ushr v2.8h, v2.8h, #8
+	WORD $0x4f00e423 // movi v3.16b, #1
+	WORD $0x6f180463 // ushr v3.8h, v3.8h, #8
+	WORD $0x0f10a410 // sshll v16.4s, v0.4h, #0
+	WORD $0x0f10a431 // sshll v17.4s, v1.4h, #0
+	WORD $0x0f10a452 // sshll v18.4s, v2.4h, #0
+	WORD $0x0f10a473 // sshll v19.4s, v3.4h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d880070 // str q16, [x3, #8192]
+	WORD $0x3d884071 // str q17, [x3, #8448]
+	WORD $0x3d888072 // str q18, [x3, #8704]
+	WORD $0x3d88c073 // str q19, [x3, #8960]
+	WORD $0x4f10a410 // sshll2 v16.4s, v0.8h, #0
+	WORD $0x4f10a431 // sshll2 v17.4s, v1.8h, #0
+	WORD $0x4f10a452 // sshll2 v18.4s, v2.8h, #0
+	WORD $0x4f10a473 // sshll2 v19.4s, v3.8h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d882070 // str q16, [x3, #8320]
+	WORD $0x3d886071 // str q17, [x3, #8576]
+	WORD $0x3d88a072 // str q18, [x3, #8832]
+	WORD $0x3d88e073 // str q19, [x3, #9088]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	WORD $0x3d892069 // str q9, [x3, #9344]
+	WORD $0x3d89406a // str q10, [x3, #9472]
+	WORD $0x3d89606b // str q11, [x3, #9600]
+	WORD $0x7d4080a0 // ldr h0, [x5, #64]
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0x7d4080c1 // ldr h1, [x6, #64]
+	WORD $0x0e217821 // fcvtl v1.4s, v1.4h
+	WORD $0x7d4080e2 // ldr h2, [x7, #64]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x7d408103 // ldr h3, [x8, #64]
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4e812814 // trn1 v20.4s, v0.4s, v1.4s
+	WORD $0x4e816815 // trn2 v21.4s, v0.4s, v1.4s
+	WORD $0x4e832856 // trn1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e836857 // trn2 v23.4s, v2.4s, v3.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa1 // zip1 v1.2d, v21.2d, v23.2d
+	WORD $0x4ed67a82 // zip2 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa3 // zip2 v3.2d, v21.2d, v23.2d
+	WORD $0x3d898060 // str q0, [x3, #9728]
+	WORD $0x4f00e401 // movi v1.16b, #0
+	WORD $0x3d89a061 // str q1, [x3, #9856]
+	ADD $16, R3
+	ADD $16, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·iq4xsUnpackStep4(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $iq4xsConstants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x3dc00539 // ldr q25, [x9, #16]
+	WORD $0x3dc0093a // ldr q26, [x9, #32]
+	WORD $0x3dc00d3b // ldr q27, [x9, #48]
+	WORD $0x3dc0113c // ldr q28, [x9, #64]
+	WORD $0x3dc0153d // ldr q29, [x9, #80]
+	WORD $0x3dc0193e // ldr q30, [x9, #96]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3cc080b0 // ldur q16, [x5, #8]
+	WORD $0x4e3c1e00 // and v0.16b, v16.16b, v28.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3cc080d0 // ldur q16, [x6, #8]
+	WORD $0x4e3c1e04 // and v4.16b, v16.16b, v28.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e0403c4 // tbl v4.16b, {v30.16b}, v4.16b
+	WORD $0x4e0503c5 // tbl v5.16b, {v30.16b}, v5.16b
+	WORD $0x3cc080f0 // ldur q16, [x7, #8]
+	WORD $0x4e3c1e08 // and v8.16b, v16.16b, v28.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x4e0803c8 // tbl v8.16b, {v30.16b}, v8.16b
+	WORD $0x4e0903c9 // tbl v9.16b, {v30.16b}, v9.16b
+	WORD $0x3cc08110 // ldur q16, [x8, #8]
+	WORD $0x4e3c1e0c // and v12.16b, v16.16b, v28.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d800080 // str q0, [x4, #0]
+	WORD $0x3d802084 // str q4, [x4, #128]
+	WORD $0x3d804088 // str q8, [x4, #256]
+	WORD $0x3d80608c // str q12, [x4, #384]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d808081 // str q1, [x4, #512]
+	WORD $0x3d80a085 // str q5, [x4, #640]
+	WORD $0x3d80c089 // str q9, [x4, #768]
+	WORD $0x3d80e08d // str q13, [x4, #896]
+	WORD $0x3cc180b0 // ldur q16, [x5, #24]
+	WORD $0x4e3c1e00 // and v0.16b, v16.16b, v28.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3cc180d0 // ldur q16, [x6, #24]
+	WORD $0x4e3c1e04 // and v4.16b, v16.16b, v28.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e0403c4 // tbl v4.16b, {v30.16b}, v4.16b
+	WORD $0x4e0503c5 // tbl v5.16b, {v30.16b}, v5.16b
+	WORD $0x3cc180f0 // ldur q16, [x7, #24]
+	WORD $0x4e3c1e08 // and v8.16b, v16.16b, v28.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x4e0803c8 // tbl v8.16b, {v30.16b}, v8.16b
+	WORD $0x4e0903c9 // tbl v9.16b, {v30.16b}, v9.16b
+	WORD $0x3cc18110 // ldur q16, [x8, #24]
+	WORD $0x4e3c1e0c // and v12.16b, v16.16b, v28.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d810080 // str q0, [x4, #1024]
+	WORD $0x3d812084 // str q4, [x4, #1152]
+	WORD $0x3d814088 // str q8, [x4, #1280]
+	WORD $0x3d81608c // str q12, [x4, #1408]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d818081 // str q1, [x4, #1536]
+	WORD $0x3d81a085 // str q5, [x4, #1664]
+	WORD $0x3d81c089 // str q9, [x4, #1792]
+	WORD $0x3d81e08d // str q13, [x4, #1920]
+	WORD $0x3cc280b0 // ldur q16, [x5, #40]
+	WORD $0x4e3c1e00 // and v0.16b, v16.16b, v28.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3cc280d0 // ldur q16, [x6, #40]
+	WORD $0x4e3c1e04 // and v4.16b, v16.16b, v28.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e0403c4 // tbl v4.16b, {v30.16b}, v4.16b
+	WORD $0x4e0503c5 // tbl v5.16b, {v30.16b}, v5.16b
+	WORD $0x3cc280f0 // ldur q16, [x7, #40]
+	WORD $0x4e3c1e08 // and v8.16b, v16.16b, v28.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x4e0803c8 // tbl v8.16b, {v30.16b}, v8.16b
+	WORD $0x4e0903c9 // tbl v9.16b, {v30.16b}, v9.16b
+	WORD $0x3cc28110 // ldur q16, [x8, #40]
+	WORD $0x4e3c1e0c // and v12.16b, v16.16b, v28.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d820080 // str q0, [x4, #2048]
+	WORD $0x3d822084 // str q4, [x4, #2176]
+	WORD $0x3d824088 // str q8, [x4, #2304]
+	WORD $0x3d82608c // str q12, [x4, #2432]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d828081 // str q1, [x4, #2560]
+	WORD $0x3d82a085 // str q5, [x4, #2688]
+	WORD $0x3d82c089 // str q9, [x4, #2816]
+	WORD $0x3d82e08d // str q13, [x4, #2944]
+	WORD $0x3cc380b0 // ldur q16, [x5, #56]
+	WORD $0x4e3c1e00 // and v0.16b, v16.16b, v28.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3cc380d0 // ldur q16, [x6, #56]
+	WORD $0x4e3c1e04 // and v4.16b, v16.16b, v28.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e0403c4 // tbl v4.16b, {v30.16b}, v4.16b
+	WORD $0x4e0503c5 // tbl v5.16b, {v30.16b}, v5.16b
+	WORD $0x3cc380f0 // ldur q16, [x7, #56]
+	WORD $0x4e3c1e08 // and v8.16b, v16.16b, v28.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x4e0803c8 // tbl v8.16b, {v30.16b}, v8.16b
+	WORD $0x4e0903c9 // tbl v9.16b, {v30.16b}, v9.16b
+	WORD $0x3cc38110 // ldur q16, [x8, #56]
+	WORD $0x4e3c1e0c // and v12.16b, v16.16b, v28.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d830080 // str q0, [x4, #3072]
+	WORD $0x3d832084 // str q4, [x4, #3200]
+	WORD $0x3d834088 // str q8, [x4, #3328]
+	WORD $0x3d83608c // str q12, [x4, #3456]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d838081 // str q1, [x4, #3584]
+	WORD $0x3d83a085 // str q5, [x4, #3712]
+	WORD $0x3d83c089 // str q9, [x4, #3840]
+	WORD $0x3d83e08d // str q13, [x4, #3968]
+	WORD $0x3cc480b0 // ldur q16, [x5, #72]
+	WORD $0x4e3c1e00 // and v0.16b, v16.16b, v28.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3cc480d0 // ldur q16, [x6, #72]
+	WORD $0x4e3c1e04 // and v4.16b, v16.16b, v28.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e0403c4 // tbl v4.16b, {v30.16b}, v4.16b
+	WORD $0x4e0503c5 // tbl v5.16b, {v30.16b}, v5.16b
+	WORD $0x3cc480f0 // ldur q16, [x7, #72]
+	WORD $0x4e3c1e08 // and v8.16b, v16.16b, v28.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x4e0803c8 // tbl v8.16b, {v30.16b}, v8.16b
+	WORD $0x4e0903c9 // tbl v9.16b, {v30.16b}, v9.16b
+	WORD $0x3cc48110 // ldur q16, [x8, #72]
+	WORD $0x4e3c1e0c // and v12.16b, v16.16b, v28.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d840080 // str q0, [x4, #4096]
+	WORD $0x3d842084 // str q4, [x4, #4224]
+	WORD $0x3d844088 // str q8, [x4, #4352]
+	WORD $0x3d84608c // str q12, [x4, #4480]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d848081 // str q1, [x4, #4608]
+	WORD $0x3d84a085 // str q5, [x4, #4736]
+	WORD $0x3d84c089 // str q9, [x4, #4864]
+	WORD $0x3d84e08d // str q13, [x4, #4992]
+	WORD $0x3cc580b0 // ldur q16, [x5, #88]
+	WORD $0x4e3c1e00 // and v0.16b, v16.16b, v28.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3cc580d0 // ldur q16, [x6, #88]
+	WORD $0x4e3c1e04 // and v4.16b, v16.16b, v28.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e0403c4 // tbl v4.16b, {v30.16b}, v4.16b
+	WORD $0x4e0503c5 // tbl v5.16b, {v30.16b}, v5.16b
+	WORD $0x3cc580f0 // ldur q16, [x7, #88]
+	WORD $0x4e3c1e08 // and v8.16b, v16.16b, v28.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x4e0803c8 // tbl v8.16b, {v30.16b}, v8.16b
+	WORD $0x4e0903c9 // tbl v9.16b, {v30.16b}, v9.16b
+	WORD $0x3cc58110 // ldur q16, [x8, #88]
+	WORD $0x4e3c1e0c // and v12.16b, v16.16b, v28.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d850080 // str q0, [x4, #5120]
+	WORD $0x3d852084 // str q4, [x4, #5248]
+	WORD $0x3d854088 // str q8, [x4, #5376]
+	WORD $0x3d85608c // str q12, [x4, #5504]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d858081 // str q1, [x4, #5632]
+	WORD $0x3d85a085 // str q5, [x4, #5760]
+	WORD $0x3d85c089 // str q9, [x4, #5888]
+	WORD $0x3d85e08d // str q13, [x4, #6016]
+	WORD $0x3cc680b0 // ldur q16, [x5, #104]
+	WORD $0x4e3c1e00 // and v0.16b, v16.16b, v28.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3cc680d0 // ldur q16, [x6, #104]
+	WORD $0x4e3c1e04 // and v4.16b, v16.16b, v28.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e0403c4 // tbl v4.16b, {v30.16b}, v4.16b
+	WORD $0x4e0503c5 // tbl v5.16b, {v30.16b}, v5.16b
+	WORD $0x3cc680f0 // ldur q16, [x7, #104]
+	WORD $0x4e3c1e08 // and v8.16b, v16.16b, v28.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x4e0803c8 // tbl v8.16b, {v30.16b}, v8.16b
+	WORD $0x4e0903c9 // tbl v9.16b, {v30.16b}, v9.16b
+	WORD $0x3cc68110 // ldur q16, [x8, #104]
+	WORD $0x4e3c1e0c // and v12.16b, v16.16b, v28.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d860080 // str q0, [x4, #6144]
+	WORD $0x3d862084 // str q4, [x4, #6272]
+	WORD $0x3d864088 // str q8, [x4, #6400]
+	WORD $0x3d86608c // str q12, [x4, #6528]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d868081 // str q1, [x4, #6656]
+	WORD $0x3d86a085 // str q5, [x4, #6784]
+	WORD $0x3d86c089 // str q9, [x4, #6912]
+	WORD $0x3d86e08d // str q13, [x4, #7040]
+	WORD $0x3cc780b0 // ldur q16, [x5, #120]
+	WORD $0x4e3c1e00 // and v0.16b, v16.16b, v28.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3cc780d0 // ldur q16, [x6, #120]
+	WORD $0x4e3c1e04 // and v4.16b, v16.16b, v28.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e0403c4 // tbl v4.16b, {v30.16b}, v4.16b
+	WORD $0x4e0503c5 // tbl v5.16b, {v30.16b}, v5.16b
+	WORD $0x3cc780f0 // ldur q16, [x7, #120]
+	WORD $0x4e3c1e08 // and v8.16b, v16.16b, v28.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x4e0803c8 // tbl v8.16b, {v30.16b}, v8.16b
+	WORD $0x4e0903c9 // tbl v9.16b, {v30.16b}, v9.16b
+	WORD $0x3cc78110 // ldur q16, [x8, #120]
+	WORD $0x4e3c1e0c // and v12.16b, v16.16b, v28.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4e842814 // trn1 v20.4s, v0.4s, v4.4s
+	WORD $0x4e846815 // trn2 v21.4s, v0.4s, v4.4s
+	WORD $0x4e8c2916 // trn1 v22.4s, v8.4s, v12.4s
+	WORD $0x4e8c6917 // trn2 v23.4s, v8.4s, v12.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa4 // zip1 v4.2d, v21.2d, v23.2d
+	WORD $0x4ed67a88 // zip2 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed77aac // zip2 v12.2d, v21.2d, v23.2d
+	WORD $0x3d870080 // str q0, [x4, #7168]
+	WORD $0x3d872084 // str q4, [x4, #7296]
+	WORD $0x3d874088 // str q8, [x4, #7424]
+	WORD $0x3d87608c // str q12, [x4, #7552]
+	WORD $0x4e852834 // trn1 v20.4s, v1.4s, v5.4s
+	WORD $0x4e856835 // trn2 v21.4s, v1.4s, v5.4s
+	WORD $0x4e8d2936 // trn1 v22.4s, v9.4s, v13.4s
+	WORD $0x4e8d6937 // trn2 v23.4s, v9.4s, v13.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa5 // zip1 v5.2d, v21.2d, v23.2d
+	WORD $0x4ed67a89 // zip2 v9.2d, v20.2d, v22.2d
+	WORD $0x4ed77aad // zip2 v13.2d, v21.2d, v23.2d
+	WORD $0x3d878081 // str q1, [x4, #7680]
+	WORD $0x3d87a085 // str q5, [x4, #7808]
+	WORD $0x3d87c089 // str q9, [x4, #7936]
+	WORD $0x3d87e08d // str q13, [x4, #8064]
+	WORD $0xfd4000b0 // ldr d16, [x5, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e3a4631 // ushl v17.16b, v17.16b, v26.16b
+	WORD $0x4e3c1e31 // and v17.16b, v17.16b, v28.16b
+	WORD $0x4e190210 // tbl v16.16b, {v16.16b}, v25.16b
+	WORD $0x6e3b4610 // ushl v16.16b, v16.16b, v27.16b
+	WORD $0x4e3d1e10 // and v16.16b, v16.16b, v29.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x4f01e411 // movi v17.16b, #32
+	WORD $0x6e318610 // sub v16.16b, v16.16b, v17.16b
+	WORD $0x0f08a600 // sshll v0.8h, v16.8b, #0
+	WORD $0xfd4000d0 // ldr d16, [x6, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e3a4631 // ushl v17.16b, v17.16b, v26.16b
+	WORD $0x4e3c1e31 // and v17.16b, v17.16b, v28.16b
+	WORD $0x4e190210 // tbl v16.16b, {v16.16b}, v25.16b
+	WORD $0x6e3b4610 // ushl v16.16b, v16.16b, v27.16b
+	WORD $0x4e3d1e10 // and v16.16b, v16.16b, v29.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x4f01e411 // movi v17.16b, #32
+	WORD $0x6e318610 // sub v16.16b, v16.16b, v17.16b
+	WORD $0x0f08a601 // sshll v1.8h, v16.8b, #0
+	WORD $0xfd4000f0 // ldr d16, [x7, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e3a4631 // ushl v17.16b, v17.16b, v26.16b
+	WORD $0x4e3c1e31 // and v17.16b, v17.16b, v28.16b
+	WORD $0x4e190210 // tbl v16.16b, {v16.16b}, v25.16b
+	WORD $0x6e3b4610 // ushl v16.16b, v16.16b, v27.16b
+	WORD $0x4e3d1e10 // and v16.16b, v16.16b, v29.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x4f01e411 // movi v17.16b, #32
+	WORD $0x6e318610 // sub v16.16b, v16.16b, v17.16b
+	WORD $0x0f08a602 // sshll v2.8h, v16.8b, #0
+	WORD $0xfd400110 // ldr d16, [x8, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e3a4631 // ushl v17.16b, v17.16b, v26.16b
+	WORD $0x4e3c1e31 // and v17.16b, v17.16b, v28.16b
+	WORD $0x4e190210 // tbl v16.16b, {v16.16b}, v25.16b
+	WORD $0x6e3b4610 // ushl v16.16b, v16.16b, v27.16b
+	WORD $0x4e3d1e10 // and v16.16b, v16.16b, v29.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x4f01e411 // movi v17.16b, #32
+	WORD $0x6e318610 // sub v16.16b, v16.16b, v17.16b
+	WORD $0x0f08a603 // sshll v3.8h, v16.8b, #0
+	WORD $0x0f10a410 // sshll v16.4s, v0.4h, #0
+	WORD $0x0f10a431 // sshll v17.4s, v1.4h, #0
+	WORD $0x0f10a452 // sshll v18.4s, v2.4h, #0
+	WORD $0x0f10a473 // sshll v19.4s, v3.4h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d880070 // str q16, [x3, #8192]
+	WORD $0x3d882071 // str q17, [x3, #8320]
+	WORD $0x3d884072 // str q18, [x3, #8448]
+	WORD $0x3d886073 // str q19, [x3, #8576]
+	WORD $0x4f10a410 // sshll2 v16.4s, v0.8h, #0
+	WORD $0x4f10a431 // sshll2 v17.4s, v1.8h, #0
+	WORD $0x4f10a452 // sshll2 v18.4s, v2.8h, #0
+	WORD $0x4f10a473 // sshll2 v19.4s, v3.8h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d888070 // str q16, [x3, #8704]
+	WORD $0x3d88a071 // str q17, [x3, #8832]
+	WORD $0x3d88c072 // str q18, [x3, #8960]
+	WORD $0x3d88e073 // str q19, [x3, #9088]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	WORD $0x3d892069 // str q9, [x3, #9344]
+	WORD $0x3d89406a // str q10, [x3, #9472]
+	WORD $0x3d89606b // str q11, [x3, #9600]
+	WORD $0x7d4000a0 // ldr h0, [x5, #0]
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0x7d4000c1 // ldr h1, [x6, #0]
+	WORD $0x0e217821 // fcvtl v1.4s, v1.4h
+	WORD $0x7d4000e2 // ldr h2, [x7, #0]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x7d400103 // ldr h3, [x8, #0]
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4e812814 // trn1 v20.4s, v0.4s, v1.4s
+	WORD $0x4e816815 // trn2 v21.4s, v0.4s, v1.4s
+	WORD $0x4e832856 // trn1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e836857 // trn2 v23.4s, v2.4s, v3.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa1 // zip1 v1.2d, v21.2d, v23.2d
+	WORD $0x4ed67a82 // zip2 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa3 // zip2 v3.2d, v21.2d, v23.2d
+	WORD $0x3d898060 // str q0, [x3, #9728]
+	WORD $0x4f00e401 // movi v1.16b, #0
+	WORD $0x3d89a061 // str q1, [x3, #9856]
+	ADD $16, R3
+	ADD $16, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·q40UnpackStep4(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $nibbles<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4f00e510 // movi v16.16b, #8
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d800080 // str q0, [x4, #0]
+	WORD $0x3d802082 // str q2, [x4, #128]
+	WORD $0x3d804084 // str q4, [x4, #256]
+	WORD $0x3d806086 // str q6, [x4, #384]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d808081 // str q1, [x4, #512]
+	WORD $0x3d80a083 // str q3, [x4, #640]
+	WORD $0x3d80c085 // str q5, [x4, #768]
+	WORD $0x3d80e087 // str q7, [x4, #896]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d880068 // str q8, [x3, #8192]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4f00e510 // movi v16.16b, #8
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d810080 // str q0, [x4, #1024]
+	WORD $0x3d812082 // str q2, [x4, #1152]
+	WORD $0x3d814084 // str q4, [x4, #1280]
+	WORD $0x3d816086 // str q6, [x4, #1408]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d818081 // str q1, [x4, #1536]
+	WORD $0x3d81a083 // str q3, [x4, #1664]
+	WORD $0x3d81c085 // str q5, [x4, #1792]
+	WORD $0x3d81e087 // str q7, [x4, #1920]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d882068 // str q8, [x3, #8320]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d892068 // str q8, [x3, #9344]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4f00e510 // movi v16.16b, #8
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d820080 // str q0, [x4, #2048]
+	WORD $0x3d822082 // str q2, [x4, #2176]
+	WORD $0x3d824084 // str q4, [x4, #2304]
+	WORD $0x3d826086 // str q6, [x4, #2432]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d828081 // str q1, [x4, #2560]
+	WORD $0x3d82a083 // str q3, [x4, #2688]
+	WORD $0x3d82c085 // str q5, [x4, #2816]
+	WORD $0x3d82e087 // str q7, [x4, #2944]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d884068 // str q8, [x3, #8448]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d894068 // str q8, [x3, #9472]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4f00e510 // movi v16.16b, #8
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d830080 // str q0, [x4, #3072]
+	WORD $0x3d832082 // str q2, [x4, #3200]
+	WORD $0x3d834084 // str q4, [x4, #3328]
+	WORD $0x3d836086 // str q6, [x4, #3456]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d838081 // str q1, [x4, #3584]
+	WORD $0x3d83a083 // str q3, [x4, #3712]
+	WORD $0x3d83c085 // str q5, [x4, #3840]
+	WORD $0x3d83e087 // str q7, [x4, #3968]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d886068 // str q8, [x3, #8576]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d896068 // str q8, [x3, #9600]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4f00e510 // movi v16.16b, #8
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d840080 // str q0, [x4, #4096]
+	WORD $0x3d842082 // str q2, [x4, #4224]
+	WORD $0x3d844084 // str q4, [x4, #4352]
+	WORD $0x3d846086 // str q6, [x4, #4480]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d848081 // str q1, [x4, #4608]
+	WORD $0x3d84a083 // str q3, [x4, #4736]
+	WORD $0x3d84c085 // str q5, [x4, #4864]
+	WORD $0x3d84e087 // str q7, [x4, #4992]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d888068 // str q8, [x3, #8704]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d898068 // str q8, [x3, #9728]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4f00e510 // movi v16.16b, #8
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d850080 // str q0, [x4, #5120]
+	WORD $0x3d852082 // str q2, [x4, #5248]
+	WORD $0x3d854084 // str q4, [x4, #5376]
+	WORD $0x3d856086 // str q6, [x4, #5504]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d858081 // str q1, [x4, #5632]
+	WORD $0x3d85a083 // str q3, [x4, #5760]
+	WORD $0x3d85c085 // str q5, [x4, #5888]
+	WORD $0x3d85e087 // str q7, [x4, #6016]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88a068 // str q8, [x3, #8832]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89a068 // str q8, [x3, #9856]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4f00e510 // movi v16.16b, #8
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d860080 // str q0, [x4, #6144]
+	WORD $0x3d862082 // str q2, [x4, #6272]
+	WORD $0x3d864084 // str q4, [x4, #6400]
+	WORD $0x3d866086 // str q6, [x4, #6528]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d868081 // str q1, [x4, #6656]
+	WORD $0x3d86a083 // str q3, [x4, #6784]
+	WORD $0x3d86c085 // str q5, [x4, #6912]
+	WORD $0x3d86e087 // str q7, [x4, #7040]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88c068 // str q8, [x3, #8960]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89c068 // str q8, [x3, #9984]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4f00e510 // movi v16.16b, #8
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d870080 // str q0, [x4, #7168]
+	WORD $0x3d872082 // str q2, [x4, #7296]
+	WORD $0x3d874084 // str q4, [x4, #7424]
+	WORD $0x3d876086 // str q6, [x4, #7552]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d878081 // str q1, [x4, #7680]
+	WORD $0x3d87a083 // str q3, [x4, #7808]
+	WORD $0x3d87c085 // str q5, [x4, #7936]
+	WORD $0x3d87e087 // str q7, [x4, #8064]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88e068 // str q8, [x3, #9088]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89e068 // str q8, [x3, #10112]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	ADD $16, R3
+	ADD $16, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·q41UnpackStep4(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $nibbles<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3cc040b0 // ldur q16, [x5, #4]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc040d0 // ldur q16, [x6, #4]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc040f0 // ldur q16, [x7, #4]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc04110 // ldur q16, [x8, #4]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d800080 // str q0, [x4, #0]
+	WORD $0x3d802082 // str q2, [x4, #128]
+	WORD $0x3d804084 // str q4, [x4, #256]
+	WORD $0x3d806086 // str q6, [x4, #384]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d808081 // str q1, [x4, #512]
+	WORD $0x3d80a083 // str q3, [x4, #640]
+	WORD $0x3d80c085 // str q5, [x4, #768]
+	WORD $0x3d80e087 // str q7, [x4, #896]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d880068 // str q8, [x3, #8192]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	ADD $20, R5
+	ADD $20, R6
+	ADD $20, R7
+	ADD $20, R8
+	WORD $0x3cc040b0 // ldur q16, [x5, #4]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc040d0 // ldur q16, [x6, #4]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc040f0 // ldur q16, [x7, #4]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc04110 // ldur q16, [x8, #4]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d810080 // str q0, [x4, #1024]
+	WORD $0x3d812082 // str q2, [x4, #1152]
+	WORD $0x3d814084 // str q4, [x4, #1280]
+	WORD $0x3d816086 // str q6, [x4, #1408]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d818081 // str q1, [x4, #1536]
+	WORD $0x3d81a083 // str q3, [x4, #1664]
+	WORD $0x3d81c085 // str q5, [x4, #1792]
+	WORD $0x3d81e087 // str q7, [x4, #1920]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d882068 // str q8, [x3, #8320]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d892068 // str q8, [x3, #9344]
+	ADD $20, R5
+	ADD $20, R6
+	ADD $20, R7
+	ADD $20, R8
+	WORD $0x3cc040b0 // ldur q16, [x5, #4]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc040d0 // ldur q16, [x6, #4]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc040f0 // ldur q16, [x7, #4]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc04110 // ldur q16, [x8, #4]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d820080 // str q0, [x4, #2048]
+	WORD $0x3d822082 // str q2, [x4, #2176]
+	WORD $0x3d824084 // str q4, [x4, #2304]
+	WORD $0x3d826086 // str q6, [x4, #2432]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d828081 // str q1, [x4, #2560]
+	WORD $0x3d82a083 // str q3, [x4, #2688]
+	WORD $0x3d82c085 // str q5, [x4, #2816]
+	WORD $0x3d82e087 // str q7, [x4, #2944]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d884068 // str q8, [x3, #8448]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d894068 // str q8, [x3, #9472]
+	ADD $20, R5
+	ADD $20, R6
+	ADD $20, R7
+	ADD $20, R8
+	WORD $0x3cc040b0 // ldur q16, [x5, #4]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc040d0 // ldur q16, [x6, #4]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc040f0 // ldur q16, [x7, #4]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc04110 // ldur q16, [x8, #4]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d830080 // str q0, [x4, #3072]
+	WORD $0x3d832082 // str q2, [x4, #3200]
+	WORD $0x3d834084 // str q4, [x4, #3328]
+	WORD $0x3d836086 // str q6, [x4, #3456]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d838081 // str q1, [x4, #3584]
+	WORD $0x3d83a083 // str q3, [x4, #3712]
+	WORD $0x3d83c085 // str q5, [x4, #3840]
+	WORD $0x3d83e087 // str q7, [x4, #3968]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d886068 // str q8, [x3, #8576]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d896068 // str q8, [x3, #9600]
+	ADD $20, R5
+	ADD $20, R6
+	ADD $20, R7
+	ADD $20, R8
+	WORD $0x3cc040b0 // ldur q16, [x5, #4]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc040d0 // ldur q16, [x6, #4]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc040f0 // ldur q16, [x7, #4]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc04110 // ldur q16, [x8, #4]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d840080 // str q0, [x4, #4096]
+	WORD $0x3d842082 // str q2, [x4, #4224]
+	WORD $0x3d844084 // str q4, [x4, #4352]
+	WORD $0x3d846086 // str q6, [x4, #4480]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d848081 // str q1, [x4, #4608]
+	WORD $0x3d84a083 // str q3, [x4, #4736]
+	WORD $0x3d84c085 // str q5, [x4, #4864]
+	WORD $0x3d84e087 // str q7, [x4, #4992]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d888068 // str q8, [x3, #8704]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d898068 // str q8, [x3, #9728]
+	ADD $20, R5
+	ADD $20, R6
+	ADD $20, R7
+	ADD $20, R8
+	WORD $0x3cc040b0 // ldur q16, [x5, #4]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc040d0 // ldur q16, [x6, #4]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc040f0 // ldur q16, [x7, #4]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc04110 // ldur q16, [x8, #4]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d850080 // str q0, [x4, #5120]
+	WORD $0x3d852082 // str q2, [x4, #5248]
+	WORD $0x3d854084 // str q4, [x4, #5376]
+	WORD $0x3d856086 // str q6, [x4, #5504]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d858081 // str q1, [x4, #5632]
+	WORD $0x3d85a083 // str q3, [x4, #5760]
+	WORD $0x3d85c085 // str q5, [x4, #5888]
+	WORD $0x3d85e087 // str q7, [x4, #6016]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88a068 // str q8, [x3, #8832]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d89a068 // str q8, [x3, #9856]
+	ADD $20, R5
+	ADD $20, R6
+	ADD $20, R7
+	ADD $20, R8
+	WORD $0x3cc040b0 // ldur q16, [x5, #4]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc040d0 // ldur q16, [x6, #4]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc040f0 // ldur q16, [x7, #4]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc04110 // ldur q16, [x8, #4]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d860080 // str q0, [x4, #6144]
+	WORD $0x3d862082 // str q2, [x4, #6272]
+	WORD $0x3d864084 // str q4, [x4, #6400]
+	WORD $0x3d866086 // str q6, [x4, #6528]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d868081 // str q1, [x4, #6656]
+	WORD $0x3d86a083 // str q3, [x4, #6784]
+	WORD $0x3d86c085 // str q5, [x4, #6912]
+	WORD $0x3d86e087 // str q7, [x4, #7040]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88c068 // str q8, [x3, #8960]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d89c068 // str q8, [x3, #9984]
+	ADD $20, R5
+	ADD $20, R6
+	ADD $20, R7
+	ADD $20, R8
+	WORD $0x3cc040b0 // ldur q16, [x5, #4]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc040d0 // ldur q16, [x6, #4]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc040f0 // ldur q16, [x7, #4]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc04110 // ldur q16, [x8, #4]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d870080 // str q0, [x4, #7168]
+	WORD $0x3d872082 // str q2, [x4, #7296]
+	WORD $0x3d874084 // str q4, [x4, #7424]
+	WORD $0x3d876086 // str q6, [x4, #7552]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d878081 // str q1, [x4, #7680]
+	WORD $0x3d87a083 // str q3, [x4, #7808]
+	WORD $0x3d87c085 // str q5, [x4, #7936]
+	WORD $0x3d87e087 // str q7, [x4, #8064]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88e068 // str q8, [x3, #9088]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d89e068 // str q8, [x3, #10112]
+	ADD $20, R5
+	ADD $20, R6
+	ADD $20, R7
+	ADD $20, R8
+	ADD $16, R3
+	ADD $16, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·q50UnpackStep4(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $fivesConstants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x3dc00539 // ldr q25, [x9, #16]
+	WORD $0x3dc0093a // ldr q26, [x9, #32]
+	WORD $0x3dc00d3b // ldr q27, [x9, #48]
+	WORD $0x3dc0113c // ldr q28, [x9, #64]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3cc060b0 // ldur q16, [x5, #6]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbc4020b0 // ldur s16, [x5, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc060d0 // ldur q16, [x6, #6]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbc4020d0 // ldur s16, [x6, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc060f0 // ldur q16, [x7, #6]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbc4020f0 // ldur s16, [x7, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc06110 // ldur q16, [x8, #6]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbc402110 // ldur s16, [x8, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4f00e610 // movi v16.16b, #16
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d800080 // str q0, [x4, #0]
+	WORD $0x3d802082 // str q2, [x4, #128]
+	WORD $0x3d804084 // str q4, [x4, #256]
+	WORD $0x3d806086 // str q6, [x4, #384]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d808081 // str q1, [x4, #512]
+	WORD $0x3d80a083 // str q3, [x4, #640]
+	WORD $0x3d80c085 // str q5, [x4, #768]
+	WORD $0x3d80e087 // str q7, [x4, #896]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d880068 // str q8, [x3, #8192]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	ADD $22, R5
+	ADD $22, R6
+	ADD $22, R7
+	ADD $22, R8
+	WORD $0x3cc060b0 // ldur q16, [x5, #6]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbc4020b0 // ldur s16, [x5, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc060d0 // ldur q16, [x6, #6]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbc4020d0 // ldur s16, [x6, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc060f0 // ldur q16, [x7, #6]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbc4020f0 // ldur s16, [x7, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc06110 // ldur q16, [x8, #6]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbc402110 // ldur s16, [x8, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4f00e610 // movi v16.16b, #16
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d810080 // str q0, [x4, #1024]
+	WORD $0x3d812082 // str q2, [x4, #1152]
+	WORD $0x3d814084 // str q4, [x4, #1280]
+	WORD $0x3d816086 // str q6, [x4, #1408]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d818081 // str q1, [x4, #1536]
+	WORD $0x3d81a083 // str q3, [x4, #1664]
+	WORD $0x3d81c085 // str q5, [x4, #1792]
+	WORD $0x3d81e087 // str q7, [x4, #1920]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d882068 // str q8, [x3, #8320]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d892068 // str q8, [x3, #9344]
+	ADD $22, R5
+	ADD $22, R6
+	ADD $22, R7
+	ADD $22, R8
+	WORD $0x3cc060b0 // ldur q16, [x5, #6]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbc4020b0 // ldur s16, [x5, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc060d0 // ldur q16, [x6, #6]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbc4020d0 // ldur s16, [x6, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc060f0 // ldur q16, [x7, #6]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbc4020f0 // ldur s16, [x7, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc06110 // ldur q16, [x8, #6]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbc402110 // ldur s16, [x8, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4f00e610 // movi v16.16b, #16
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d820080 // str q0, [x4, #2048]
+	WORD $0x3d822082 // str q2, [x4, #2176]
+	WORD $0x3d824084 // str q4, [x4, #2304]
+	WORD $0x3d826086 // str q6, [x4, #2432]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d828081 // str q1, [x4, #2560]
+	WORD $0x3d82a083 // str q3, [x4, #2688]
+	WORD $0x3d82c085 // str q5, [x4, #2816]
+	WORD $0x3d82e087 // str q7, [x4, #2944]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d884068 // str q8, [x3, #8448]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d894068 // str q8, [x3, #9472]
+	ADD $22, R5
+	ADD $22, R6
+	ADD $22, R7
+	ADD $22, R8
+	WORD $0x3cc060b0 // ldur q16, [x5, #6]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbc4020b0 // ldur s16, [x5, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc060d0 // ldur q16, [x6, #6]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbc4020d0 // ldur s16, [x6, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc060f0 // ldur q16, [x7, #6]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbc4020f0 // ldur s16, [x7, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc06110 // ldur q16, [x8, #6]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbc402110 // ldur s16, [x8, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4f00e610 // movi v16.16b, #16
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d830080 // str q0, [x4, #3072]
+	WORD $0x3d832082 // str q2, [x4, #3200]
+	WORD $0x3d834084 // str q4, [x4, #3328]
+	WORD $0x3d836086 // str q6, [x4, #3456]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d838081 // str q1, [x4, #3584]
+	WORD $0x3d83a083 // str q3, [x4, #3712]
+	WORD $0x3d83c085 // str q5, [x4, #3840]
+	WORD $0x3d83e087 // str q7, [x4, #3968]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d886068 // str q8, [x3, #8576]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d896068 // str q8, [x3, #9600]
+	ADD $22, R5
+	ADD $22, R6
+	ADD $22, R7
+	ADD $22, R8
+	WORD $0x3cc060b0 // ldur q16, [x5, #6]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbc4020b0 // ldur s16, [x5, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc060d0 // ldur q16, [x6, #6]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbc4020d0 // ldur s16, [x6, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc060f0 // ldur q16, [x7, #6]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbc4020f0 // ldur s16, [x7, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc06110 // ldur q16, [x8, #6]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbc402110 // ldur s16, [x8, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4f00e610 // movi v16.16b, #16
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d840080 // str q0, [x4, #4096]
+	WORD $0x3d842082 // str q2, [x4, #4224]
+	WORD $0x3d844084 // str q4, [x4, #4352]
+	WORD $0x3d846086 // str q6, [x4, #4480]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d848081 // str q1, [x4, #4608]
+	WORD $0x3d84a083 // str q3, [x4, #4736]
+	WORD $0x3d84c085 // str q5, [x4, #4864]
+	WORD $0x3d84e087 // str q7, [x4, #4992]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d888068 // str q8, [x3, #8704]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d898068 // str q8, [x3, #9728]
+	ADD $22, R5
+	ADD $22, R6
+	ADD $22, R7
+	ADD $22, R8
+	WORD $0x3cc060b0 // ldur q16, [x5, #6]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbc4020b0 // ldur s16, [x5, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc060d0 // ldur q16, [x6, #6]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbc4020d0 // ldur s16, [x6, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc060f0 // ldur q16, [x7, #6]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbc4020f0 // ldur s16, [x7, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc06110 // ldur q16, [x8, #6]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbc402110 // ldur s16, [x8, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4f00e610 // movi v16.16b, #16
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d850080 // str q0, [x4, #5120]
+	WORD $0x3d852082 // str q2, [x4, #5248]
+	WORD $0x3d854084 // str q4, [x4, #5376]
+	WORD $0x3d856086 // str q6, [x4, #5504]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d858081 // str q1, [x4, #5632]
+	WORD $0x3d85a083 // str q3, [x4, #5760]
+	WORD $0x3d85c085 // str q5, [x4, #5888]
+	WORD $0x3d85e087 // str q7, [x4, #6016]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88a068 // str q8, [x3, #8832]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89a068 // str q8, [x3, #9856]
+	ADD $22, R5
+	ADD $22, R6
+	ADD $22, R7
+	ADD $22, R8
+	WORD $0x3cc060b0 // ldur q16, [x5, #6]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbc4020b0 // ldur s16, [x5, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc060d0 // ldur q16, [x6, #6]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbc4020d0 // ldur s16, [x6, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc060f0 // ldur q16, [x7, #6]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbc4020f0 // ldur s16, [x7, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc06110 // ldur q16, [x8, #6]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbc402110 // ldur s16, [x8, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4f00e610 // movi v16.16b, #16
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d860080 // str q0, [x4, #6144]
+	WORD $0x3d862082 // str q2, [x4, #6272]
+	WORD $0x3d864084 // str q4, [x4, #6400]
+	WORD $0x3d866086 // str q6, [x4, #6528]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d868081 // str q1, [x4, #6656]
+	WORD $0x3d86a083 // str q3, [x4, #6784]
+	WORD $0x3d86c085 // str q5, [x4, #6912]
+	WORD $0x3d86e087 // str q7, [x4, #7040]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88c068 // str q8, [x3, #8960]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89c068 // str q8, [x3, #9984]
+	ADD $22, R5
+	ADD $22, R6
+	ADD $22, R7
+	ADD $22, R8
+	WORD $0x3cc060b0 // ldur q16, [x5, #6]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbc4020b0 // ldur s16, [x5, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc060d0 // ldur q16, [x6, #6]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbc4020d0 // ldur s16, [x6, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc060f0 // ldur q16, [x7, #6]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbc4020f0 // ldur s16, [x7, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc06110 // ldur q16, [x8, #6]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbc402110 // ldur s16, [x8, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4f00e610 // movi v16.16b, #16
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d870080 // str q0, [x4, #7168]
+	WORD $0x3d872082 // str q2, [x4, #7296]
+	WORD $0x3d874084 // str q4, [x4, #7424]
+	WORD $0x3d876086 // str q6, [x4, #7552]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d878081 // str q1, [x4, #7680]
+	WORD $0x3d87a083 // str q3, [x4, #7808]
+	WORD $0x3d87c085 // str q5, [x4, #7936]
+	WORD $0x3d87e087 // str q7, [x4, #8064]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88e068 // str q8, [x3, #9088]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89e068 // str q8, [x3, #10112]
+	ADD $22, R5
+	ADD $22, R6
+	ADD $22, R7
+	ADD $22, R8
+	ADD $16, R3
+	ADD $16, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·q51UnpackStep4(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $fivesConstants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x3dc00539 // ldr q25, [x9, #16]
+	WORD $0x3dc0093a // ldr q26, [x9, #32]
+	WORD $0x3dc00d3b // ldr q27, [x9, #48]
+	WORD $0x3dc0113c // ldr q28, [x9, #64]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3cc080b0 // ldur q16, [x5, #8]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbd4004b0 // ldr s16, [x5, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc080d0 // ldur q16, [x6, #8]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbd4004d0 // ldr s16, [x6, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc080f0 // ldur q16, [x7, #8]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbd4004f0 // ldr s16, [x7, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc08110 // ldur q16, [x8, #8]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbd400510 // ldr s16, [x8, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d800080 // str q0, [x4, #0]
+	WORD $0x3d802082 // str q2, [x4, #128]
+	WORD $0x3d804084 // str q4, [x4, #256]
+	WORD $0x3d806086 // str q6, [x4, #384]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d808081 // str q1, [x4, #512]
+	WORD $0x3d80a083 // str q3, [x4, #640]
+	WORD $0x3d80c085 // str q5, [x4, #768]
+	WORD $0x3d80e087 // str q7, [x4, #896]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d880068 // str q8, [x3, #8192]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	ADD $24, R5
+	ADD $24, R6
+	ADD $24, R7
+	ADD $24, R8
+	WORD $0x3cc080b0 // ldur q16, [x5, #8]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbd4004b0 // ldr s16, [x5, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc080d0 // ldur q16, [x6, #8]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbd4004d0 // ldr s16, [x6, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc080f0 // ldur q16, [x7, #8]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbd4004f0 // ldr s16, [x7, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc08110 // ldur q16, [x8, #8]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbd400510 // ldr s16, [x8, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d810080 // str q0, [x4, #1024]
+	WORD $0x3d812082 // str q2, [x4, #1152]
+	WORD $0x3d814084 // str q4, [x4, #1280]
+	WORD $0x3d816086 // str q6, [x4, #1408]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d818081 // str q1, [x4, #1536]
+	WORD $0x3d81a083 // str q3, [x4, #1664]
+	WORD $0x3d81c085 // str q5, [x4, #1792]
+	WORD $0x3d81e087 // str q7, [x4, #1920]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d882068 // str q8, [x3, #8320]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d892068 // str q8, [x3, #9344]
+	ADD $24, R5
+	ADD $24, R6
+	ADD $24, R7
+	ADD $24, R8
+	WORD $0x3cc080b0 // ldur q16, [x5, #8]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbd4004b0 // ldr s16, [x5, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc080d0 // ldur q16, [x6, #8]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbd4004d0 // ldr s16, [x6, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc080f0 // ldur q16, [x7, #8]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbd4004f0 // ldr s16, [x7, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc08110 // ldur q16, [x8, #8]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbd400510 // ldr s16, [x8, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d820080 // str q0, [x4, #2048]
+	WORD $0x3d822082 // str q2, [x4, #2176]
+	WORD $0x3d824084 // str q4, [x4, #2304]
+	WORD $0x3d826086 // str q6, [x4, #2432]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d828081 // str q1, [x4, #2560]
+	WORD $0x3d82a083 // str q3, [x4, #2688]
+	WORD $0x3d82c085 // str q5, [x4, #2816]
+	WORD $0x3d82e087 // str q7, [x4, #2944]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d884068 // str q8, [x3, #8448]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d894068 // str q8, [x3, #9472]
+	ADD $24, R5
+	ADD $24, R6
+	ADD $24, R7
+	ADD $24, R8
+	WORD $0x3cc080b0 // ldur q16, [x5, #8]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbd4004b0 // ldr s16, [x5, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc080d0 // ldur q16, [x6, #8]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbd4004d0 // ldr s16, [x6, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc080f0 // ldur q16, [x7, #8]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbd4004f0 // ldr s16, [x7, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc08110 // ldur q16, [x8, #8]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbd400510 // ldr s16, [x8, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d830080 // str q0, [x4, #3072]
+	WORD $0x3d832082 // str q2, [x4, #3200]
+	WORD $0x3d834084 // str q4, [x4, #3328]
+	WORD $0x3d836086 // str q6, [x4, #3456]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d838081 // str q1, [x4, #3584]
+	WORD $0x3d83a083 // str q3, [x4, #3712]
+	WORD $0x3d83c085 // str q5, [x4, #3840]
+	WORD $0x3d83e087 // str q7, [x4, #3968]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d886068 // str q8, [x3, #8576]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d896068 // str q8, [x3, #9600]
+	ADD $24, R5
+	ADD $24, R6
+	ADD $24, R7
+	ADD $24, R8
+	WORD $0x3cc080b0 // ldur q16, [x5, #8]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbd4004b0 // ldr s16, [x5, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc080d0 // ldur q16, [x6, #8]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbd4004d0 // ldr s16, [x6, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc080f0 // ldur q16, [x7, #8]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbd4004f0 // ldr s16, [x7, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc08110 // ldur q16, [x8, #8]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbd400510 // ldr s16, [x8, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d840080 // str q0, [x4, #4096]
+	WORD $0x3d842082 // str q2, [x4, #4224]
+	WORD $0x3d844084 // str q4, [x4, #4352]
+	WORD $0x3d846086 // str q6, [x4, #4480]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d848081 // str q1, [x4, #4608]
+	WORD $0x3d84a083 // str q3, [x4, #4736]
+	WORD $0x3d84c085 // str q5, [x4, #4864]
+	WORD $0x3d84e087 // str q7, [x4, #4992]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d888068 // str q8, [x3, #8704]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d898068 // str q8, [x3, #9728]
+	ADD $24, R5
+	ADD $24, R6
+	ADD $24, R7
+	ADD $24, R8
+	WORD $0x3cc080b0 // ldur q16, [x5, #8]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbd4004b0 // ldr s16, [x5, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc080d0 // ldur q16, [x6, #8]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbd4004d0 // ldr s16, [x6, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc080f0 // ldur q16, [x7, #8]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbd4004f0 // ldr s16, [x7, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc08110 // ldur q16, [x8, #8]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbd400510 // ldr s16, [x8, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d850080 // str q0, [x4, #5120]
+	WORD $0x3d852082 // str q2, [x4, #5248]
+	WORD $0x3d854084 // str q4, [x4, #5376]
+	WORD $0x3d856086 // str q6, [x4, #5504]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d858081 // str q1, [x4, #5632]
+	WORD $0x3d85a083 // str q3, [x4, #5760]
+	WORD $0x3d85c085 // str q5, [x4, #5888]
+	WORD $0x3d85e087 // str q7, [x4, #6016]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88a068 // str q8, [x3, #8832]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d89a068 // str q8, [x3, #9856]
+	ADD $24, R5
+	ADD $24, R6
+	ADD $24, R7
+	ADD $24, R8
+	WORD $0x3cc080b0 // ldur q16, [x5, #8]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbd4004b0 // ldr s16, [x5, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc080d0 // ldur q16, [x6, #8]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbd4004d0 // ldr s16, [x6, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc080f0 // ldur q16, [x7, #8]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbd4004f0 // ldr s16, [x7, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc08110 // ldur q16, [x8, #8]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbd400510 // ldr s16, [x8, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d860080 // str q0, [x4, #6144]
+	WORD $0x3d862082 // str q2, [x4, #6272]
+	WORD $0x3d864084 // str q4, [x4, #6400]
+	WORD $0x3d866086 // str q6, [x4, #6528]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d868081 // str q1, [x4, #6656]
+	WORD $0x3d86a083 // str q3, [x4, #6784]
+	WORD $0x3d86c085 // str q5, [x4, #6912]
+	WORD $0x3d86e087 // str q7, [x4, #7040]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88c068 // str q8, [x3, #8960]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d89c068 // str q8, [x3, #9984]
+	ADD $24, R5
+	ADD $24, R6
+	ADD $24, R7
+	ADD $24, R8
+	WORD $0x3cc080b0 // ldur q16, [x5, #8]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbd4004b0 // ldr s16, [x5, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc080d0 // ldur q16, [x6, #8]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbd4004d0 // ldr s16, [x6, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc080f0 // ldur q16, [x7, #8]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbd4004f0 // ldr s16, [x7, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc08110 // ldur q16, [x8, #8]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbd400510 // ldr s16, [x8, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d870080 // str q0, [x4, #7168]
+	WORD $0x3d872082 // str q2, [x4, #7296]
+	WORD $0x3d874084 // str q4, [x4, #7424]
+	WORD $0x3d876086 // str q6, [x4, #7552]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d878081 // str q1, [x4, #7680]
+	WORD $0x3d87a083 // str q3, [x4, #7808]
+	WORD $0x3d87c085 // str q5, [x4, #7936]
+	WORD $0x3d87e087 // str q7, [x4, #8064]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88e068 // str q8, [x3, #9088]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d89e068 // str q8, [x3, #10112]
+	ADD $24, R5
+	ADD $24, R6
+	ADD $24, R7
+	ADD $24, R8
+	ADD $16, R3
+	ADD $16, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·q80UnpackStep4(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3cc020a0 // ldur q0, [x5, #2]
+	WORD $0x3cc120a1 // ldur q1, [x5, #18]
+	WORD $0x3cc020c2 // ldur q2, [x6, #2]
+	WORD $0x3cc120c3 // ldur q3, [x6, #18]
+	WORD $0x3cc020e4 // ldur q4, [x7, #2]
+	WORD $0x3cc120e5 // ldur q5, [x7, #18]
+	WORD $0x3cc02106 // ldur q6, [x8, #2]
+	WORD $0x3cc12107 // ldur q7, [x8, #18]
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d800080 // str q0, [x4, #0]
+	WORD $0x3d802082 // str q2, [x4, #128]
+	WORD $0x3d804084 // str q4, [x4, #256]
+	WORD $0x3d806086 // str q6, [x4, #384]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d808081 // str q1, [x4, #512]
+	WORD $0x3d80a083 // str q3, [x4, #640]
+	WORD $0x3d80c085 // str q5, [x4, #768]
+	WORD $0x3d80e087 // str q7, [x4, #896]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d880068 // str q8, [x3, #8192]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	ADD $34, R5
+	ADD $34, R6
+	ADD $34, R7
+	ADD $34, R8
+	WORD $0x3cc020a0 // ldur q0, [x5, #2]
+	WORD $0x3cc120a1 // ldur q1, [x5, #18]
+	WORD $0x3cc020c2 // ldur q2, [x6, #2]
+	WORD $0x3cc120c3 // ldur q3, [x6, #18]
+	WORD $0x3cc020e4 // ldur q4, [x7, #2]
+	WORD $0x3cc120e5 // ldur q5, [x7, #18]
+	WORD $0x3cc02106 // ldur q6, [x8, #2]
+	WORD $0x3cc12107 // ldur q7, [x8, #18]
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d810080 // str q0, [x4, #1024]
+	WORD $0x3d812082 // str q2, [x4, #1152]
+	WORD $0x3d814084 // str q4, [x4, #1280]
+	WORD $0x3d816086 // str q6, [x4, #1408]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d818081 // str q1, [x4, #1536]
+	WORD $0x3d81a083 // str q3, [x4, #1664]
+	WORD $0x3d81c085 // str q5, [x4, #1792]
+	WORD $0x3d81e087 // str q7, [x4, #1920]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d882068 // str q8, [x3, #8320]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d892068 // str q8, [x3, #9344]
+	ADD $34, R5
+	ADD $34, R6
+	ADD $34, R7
+	ADD $34, R8
+	WORD $0x3cc020a0 // ldur q0, [x5, #2]
+	WORD $0x3cc120a1 // ldur q1, [x5, #18]
+	WORD $0x3cc020c2 // ldur q2, [x6, #2]
+	WORD $0x3cc120c3 // ldur q3, [x6, #18]
+	WORD $0x3cc020e4 // ldur q4, [x7, #2]
+	WORD $0x3cc120e5 // ldur q5, [x7, #18]
+	WORD $0x3cc02106 // ldur q6, [x8, #2]
+	WORD $0x3cc12107 // ldur q7, [x8, #18]
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d820080 // str q0, [x4, #2048]
+	WORD $0x3d822082 // str q2, [x4, #2176]
+	WORD $0x3d824084 // str q4, [x4, #2304]
+	WORD $0x3d826086 // str q6, [x4, #2432]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d828081 // str q1, [x4, #2560]
+	WORD $0x3d82a083 // str q3, [x4, #2688]
+	WORD $0x3d82c085 // str q5, [x4, #2816]
+	WORD $0x3d82e087 // str q7, [x4, #2944]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d884068 // str q8, [x3, #8448]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d894068 // str q8, [x3, #9472]
+	ADD $34, R5
+	ADD $34, R6
+	ADD $34, R7
+	ADD $34, R8
+	WORD $0x3cc020a0 // ldur q0, [x5, #2]
+	WORD $0x3cc120a1 // ldur q1, [x5, #18]
+	WORD $0x3cc020c2 // ldur q2, [x6, #2]
+	WORD $0x3cc120c3 // ldur q3, [x6, #18]
+	WORD $0x3cc020e4 // ldur q4, [x7, #2]
+	WORD $0x3cc120e5 // ldur q5, [x7, #18]
+	WORD $0x3cc02106 // ldur q6, [x8, #2]
+	WORD $0x3cc12107 // ldur q7, [x8, #18]
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d830080 // str q0, [x4, #3072]
+	WORD $0x3d832082 // str q2, [x4, #3200]
+	WORD $0x3d834084 // str q4, [x4, #3328]
+	WORD $0x3d836086 // str q6, [x4, #3456]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d838081 // str q1, [x4, #3584]
+	WORD $0x3d83a083 // str q3, [x4, #3712]
+	WORD $0x3d83c085 // str q5, [x4, #3840]
+	WORD $0x3d83e087 // str q7, [x4, #3968]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d886068 // str q8, [x3, #8576]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d896068 // str q8, [x3, #9600]
+	ADD $34, R5
+	ADD $34, R6
+	ADD $34, R7
+	ADD $34, R8
+	WORD $0x3cc020a0 // ldur q0, [x5, #2]
+	WORD $0x3cc120a1 // ldur q1, [x5, #18]
+	WORD $0x3cc020c2 // ldur q2, [x6, #2]
+	WORD $0x3cc120c3 // ldur q3, [x6, #18]
+	WORD $0x3cc020e4 // ldur q4, [x7, #2]
+	WORD $0x3cc120e5 // ldur q5, [x7, #18]
+	WORD $0x3cc02106 // ldur q6, [x8, #2]
+	WORD $0x3cc12107 // ldur q7, [x8, #18]
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d840080 // str q0, [x4, #4096]
+	WORD $0x3d842082 // str q2, [x4, #4224]
+	WORD $0x3d844084 // str q4, [x4, #4352]
+	WORD $0x3d846086 // str q6, [x4, #4480]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d848081 // str q1, [x4, #4608]
+	WORD $0x3d84a083 // str q3, [x4, #4736]
+	WORD $0x3d84c085 // str q5, [x4, #4864]
+	WORD $0x3d84e087 // str q7, [x4, #4992]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d888068 // str q8, [x3, #8704]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d898068 // str q8, [x3, #9728]
+	ADD $34, R5
+	ADD $34, R6
+	ADD $34, R7
+	ADD $34, R8
+	WORD $0x3cc020a0 // ldur q0, [x5, #2]
+	WORD $0x3cc120a1 // ldur q1, [x5, #18]
+	WORD $0x3cc020c2 // ldur q2, [x6, #2]
+	WORD $0x3cc120c3 // ldur q3, [x6, #18]
+	WORD $0x3cc020e4 // ldur q4, [x7, #2]
+	WORD $0x3cc120e5 // ldur q5, [x7, #18]
+	WORD $0x3cc02106 // ldur q6, [x8, #2]
+	WORD $0x3cc12107 // ldur q7, [x8, #18]
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d850080 // str q0, [x4, #5120]
+	WORD $0x3d852082 // str q2, [x4, #5248]
+	WORD $0x3d854084 // str q4, [x4, #5376]
+	WORD $0x3d856086 // str q6, [x4, #5504]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d858081 // str q1, [x4, #5632]
+	WORD $0x3d85a083 // str q3, [x4, #5760]
+	WORD $0x3d85c085 // str q5, [x4, #5888]
+	WORD $0x3d85e087 // str q7, [x4, #6016]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88a068 // str q8, [x3, #8832]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89a068 // str q8, [x3, #9856]
+	ADD $34, R5
+	ADD $34, R6
+	ADD $34, R7
+	ADD $34, R8
+	WORD $0x3cc020a0 // ldur q0, [x5, #2]
+	WORD $0x3cc120a1 // ldur q1, [x5, #18]
+	WORD $0x3cc020c2 // ldur q2, [x6, #2]
+	WORD $0x3cc120c3 // ldur q3, [x6, #18]
+	WORD $0x3cc020e4 // ldur q4, [x7, #2]
+	WORD $0x3cc120e5 // ldur q5, [x7, #18]
+	WORD $0x3cc02106 // ldur q6, [x8, #2]
+	WORD $0x3cc12107 // ldur q7, [x8, #18]
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d860080 // str q0, [x4, #6144]
+	WORD $0x3d862082 // str q2, [x4, #6272]
+	WORD $0x3d864084 // str q4, [x4, #6400]
+	WORD $0x3d866086 // str q6, [x4, #6528]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d868081 // str q1, [x4, #6656]
+	WORD $0x3d86a083 // str q3, [x4, #6784]
+	WORD $0x3d86c085 // str q5, [x4, #6912]
+	WORD $0x3d86e087 // str q7, [x4, #7040]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88c068 // str q8, [x3, #8960]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89c068 // str q8, [x3, #9984]
+	ADD $34, R5
+	ADD $34, R6
+	ADD $34, R7
+	ADD $34, R8
+	WORD $0x3cc020a0 // ldur q0, [x5, #2]
+	WORD $0x3cc120a1 // ldur q1, [x5, #18]
+	WORD $0x3cc020c2 // ldur q2, [x6, #2]
+	WORD $0x3cc120c3 // ldur q3, [x6, #18]
+	WORD $0x3cc020e4 // ldur q4, [x7, #2]
+	WORD $0x3cc120e5 // ldur q5, [x7, #18]
+	WORD $0x3cc02106 // ldur q6, [x8, #2]
+	WORD $0x3cc12107 // ldur q7, [x8, #18]
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d870080 // str q0, [x4, #7168]
+	WORD $0x3d872082 // str q2, [x4, #7296]
+	WORD $0x3d874084 // str q4, [x4, #7424]
+	WORD $0x3d876086 // str q6, [x4, #7552]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d878081 // str q1, [x4, #7680]
+	WORD $0x3d87a083 // str q3, [x4, #7808]
+	WORD $0x3d87c085 // str q5, [x4, #7936]
+	WORD $0x3d87e087 // str q7, [x4, #8064]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88e068 // str q8, [x3, #9088]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89e068 // str q8, [x3, #10112]
+	ADD $34, R5
+	ADD $34, R6
+	ADD $34, R7
+	ADD $34, R8
+	ADD $16, R3
+	ADD $16, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·iq4nlUnpackStep4(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $iq4nlConstants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x3dc00539 // ldr q25, [x9, #16]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d800080 // str q0, [x4, #0]
+	WORD $0x3d802082 // str q2, [x4, #128]
+	WORD $0x3d804084 // str q4, [x4, #256]
+	WORD $0x3d806086 // str q6, [x4, #384]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d808081 // str q1, [x4, #512]
+	WORD $0x3d80a083 // str q3, [x4, #640]
+	WORD $0x3d80c085 // str q5, [x4, #768]
+	WORD $0x3d80e087 // str q7, [x4, #896]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d880068 // str q8, [x3, #8192]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d810080 // str q0, [x4, #1024]
+	WORD $0x3d812082 // str q2, [x4, #1152]
+	WORD $0x3d814084 // str q4, [x4, #1280]
+	WORD $0x3d816086 // str q6, [x4, #1408]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d818081 // str q1, [x4, #1536]
+	WORD $0x3d81a083 // str q3, [x4, #1664]
+	WORD $0x3d81c085 // str q5, [x4, #1792]
+	WORD $0x3d81e087 // str q7, [x4, #1920]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d882068 // str q8, [x3, #8320]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d892068 // str q8, [x3, #9344]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d820080 // str q0, [x4, #2048]
+	WORD $0x3d822082 // str q2, [x4, #2176]
+	WORD $0x3d824084 // str q4, [x4, #2304]
+	WORD $0x3d826086 // str q6, [x4, #2432]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d828081 // str q1, [x4, #2560]
+	WORD $0x3d82a083 // str q3, [x4, #2688]
+	WORD $0x3d82c085 // str q5, [x4, #2816]
+	WORD $0x3d82e087 // str q7, [x4, #2944]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d884068 // str q8, [x3, #8448]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d894068 // str q8, [x3, #9472]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d830080 // str q0, [x4, #3072]
+	WORD $0x3d832082 // str q2, [x4, #3200]
+	WORD $0x3d834084 // str q4, [x4, #3328]
+	WORD $0x3d836086 // str q6, [x4, #3456]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d838081 // str q1, [x4, #3584]
+	WORD $0x3d83a083 // str q3, [x4, #3712]
+	WORD $0x3d83c085 // str q5, [x4, #3840]
+	WORD $0x3d83e087 // str q7, [x4, #3968]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d886068 // str q8, [x3, #8576]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d896068 // str q8, [x3, #9600]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d840080 // str q0, [x4, #4096]
+	WORD $0x3d842082 // str q2, [x4, #4224]
+	WORD $0x3d844084 // str q4, [x4, #4352]
+	WORD $0x3d846086 // str q6, [x4, #4480]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d848081 // str q1, [x4, #4608]
+	WORD $0x3d84a083 // str q3, [x4, #4736]
+	WORD $0x3d84c085 // str q5, [x4, #4864]
+	WORD $0x3d84e087 // str q7, [x4, #4992]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d888068 // str q8, [x3, #8704]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d898068 // str q8, [x3, #9728]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d850080 // str q0, [x4, #5120]
+	WORD $0x3d852082 // str q2, [x4, #5248]
+	WORD $0x3d854084 // str q4, [x4, #5376]
+	WORD $0x3d856086 // str q6, [x4, #5504]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d858081 // str q1, [x4, #5632]
+	WORD $0x3d85a083 // str q3, [x4, #5760]
+	WORD $0x3d85c085 // str q5, [x4, #5888]
+	WORD $0x3d85e087 // str q7, [x4, #6016]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88a068 // str q8, [x3, #8832]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89a068 // str q8, [x3, #9856]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d860080 // str q0, [x4, #6144]
+	WORD $0x3d862082 // str q2, [x4, #6272]
+	WORD $0x3d864084 // str q4, [x4, #6400]
+	WORD $0x3d866086 // str q6, [x4, #6528]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d868081 // str q1, [x4, #6656]
+	WORD $0x3d86a083 // str q3, [x4, #6784]
+	WORD $0x3d86c085 // str q5, [x4, #6912]
+	WORD $0x3d86e087 // str q7, [x4, #7040]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88c068 // str q8, [x3, #8960]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89c068 // str q8, [x3, #9984]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d870080 // str q0, [x4, #7168]
+	WORD $0x3d872082 // str q2, [x4, #7296]
+	WORD $0x3d874084 // str q4, [x4, #7424]
+	WORD $0x3d876086 // str q6, [x4, #7552]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d878081 // str q1, [x4, #7680]
+	WORD $0x3d87a083 // str q3, [x4, #7808]
+	WORD $0x3d87c085 // str q5, [x4, #7936]
+	WORD $0x3d87e087 // str q7, [x4, #8064]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88e068 // str q8, [x3, #9088]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89e068 // str q8, [x3, #10112]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	ADD $16, R3
+	ADD $16, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·mxfp4UnpackStep4(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $mxfp4Constants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x3dc00539 // ldr q25, [x9, #16]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3cc010b0 // ldur q16, [x5, #1]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc010d0 // ldur q16, [x6, #1]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc010f0 // ldur q16, [x7, #1]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc01110 // ldur q16, [x8, #1]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d800080 // str q0, [x4, #0]
+	WORD $0x3d802082 // str q2, [x4, #128]
+	WORD $0x3d804084 // str q4, [x4, #256]
+	WORD $0x3d806086 // str q6, [x4, #384]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d808081 // str q1, [x4, #512]
+	WORD $0x3d80a083 // str q3, [x4, #640]
+	WORD $0x3d80c085 // str q5, [x4, #768]
+	WORD $0x3d80e087 // str q7, [x4, #896]
+	WORD $0x3d4000a8 // ldr b8, [x5, #0]
+	WORD $0x3d4000d0 // ldr b16, [x6, #0]
+	WORD $0x6e030608 // ins v8.b[1], v16.b[0]
+	WORD $0x3d4000f0 // ldr b16, [x7, #0]
+	WORD $0x6e050608 // ins v8.b[2], v16.b[0]
+	WORD $0x3d400110 // ldr b16, [x8, #0]
+	WORD $0x6e070608 // ins v8.b[3], v16.b[0]
+	WORD $0x2f08a508 // ushll v8.8h, v8.8b, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x4ea81d10 // orr v16.16b, v8.16b, v8.16b
+	WORD $0x4f00e431 // movi v17.16b, #1
+	WORD $0x6f280631 // ushr v17.4s, v17.4s, #24
+	WORD $0x6eb18608 // sub v8.4s, v16.4s, v17.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4eb18632 // add v18.4s, v17.4s, v17.4s
+	WORD $0x6eb03652 // cmhi v18.4s, v18.4s, v16.4s
+	WORD $0x4f355633 // shl v19.4s, v17.4s, #21
+	WORD $0x6eb04673 // ushl v19.4s, v19.4s, v16.4s
+	WORD $0x6eb21e68 // bit v8.16b, v19.16b, v18.16b
+	WORD $0x4f07e7f2 // movi v18.16b, #255
+	WORD $0x6f280653 // ushr v19.4s, v18.4s, #24
+	WORD $0x6eb08e73 // cmeq v19.4s, v19.4s, v16.4s
+	WORD $0x6f220652 // ushr v18.4s, v18.4s, #30
+	WORD $0x4f365652 // shl v18.4s, v18.4s, #22
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x3d880068 // str q8, [x3, #8192]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	ADD $17, R5
+	ADD $17, R6
+	ADD $17, R7
+	ADD $17, R8
+	WORD $0x3cc010b0 // ldur q16, [x5, #1]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc010d0 // ldur q16, [x6, #1]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc010f0 // ldur q16, [x7, #1]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc01110 // ldur q16, [x8, #1]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d810080 // str q0, [x4, #1024]
+	WORD $0x3d812082 // str q2, [x4, #1152]
+	WORD $0x3d814084 // str q4, [x4, #1280]
+	WORD $0x3d816086 // str q6, [x4, #1408]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d818081 // str q1, [x4, #1536]
+	WORD $0x3d81a083 // str q3, [x4, #1664]
+	WORD $0x3d81c085 // str q5, [x4, #1792]
+	WORD $0x3d81e087 // str q7, [x4, #1920]
+	WORD $0x3d4000a8 // ldr b8, [x5, #0]
+	WORD $0x3d4000d0 // ldr b16, [x6, #0]
+	WORD $0x6e030608 // ins v8.b[1], v16.b[0]
+	WORD $0x3d4000f0 // ldr b16, [x7, #0]
+	WORD $0x6e050608 // ins v8.b[2], v16.b[0]
+	WORD $0x3d400110 // ldr b16, [x8, #0]
+	WORD $0x6e070608 // ins v8.b[3], v16.b[0]
+	WORD $0x2f08a508 // ushll v8.8h, v8.8b, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x4ea81d10 // orr v16.16b, v8.16b, v8.16b
+	WORD $0x4f00e431 // movi v17.16b, #1
+	WORD $0x6f280631 // ushr v17.4s, v17.4s, #24
+	WORD $0x6eb18608 // sub v8.4s, v16.4s, v17.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4eb18632 // add v18.4s, v17.4s, v17.4s
+	WORD $0x6eb03652 // cmhi v18.4s, v18.4s, v16.4s
+	WORD $0x4f355633 // shl v19.4s, v17.4s, #21
+	WORD $0x6eb04673 // ushl v19.4s, v19.4s, v16.4s
+	WORD $0x6eb21e68 // bit v8.16b, v19.16b, v18.16b
+	WORD $0x4f07e7f2 // movi v18.16b, #255
+	WORD $0x6f280653 // ushr v19.4s, v18.4s, #24
+	WORD $0x6eb08e73 // cmeq v19.4s, v19.4s, v16.4s
+	WORD $0x6f220652 // ushr v18.4s, v18.4s, #30
+	WORD $0x4f365652 // shl v18.4s, v18.4s, #22
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x3d882068 // str q8, [x3, #8320]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d892068 // str q8, [x3, #9344]
+	ADD $17, R5
+	ADD $17, R6
+	ADD $17, R7
+	ADD $17, R8
+	WORD $0x3cc010b0 // ldur q16, [x5, #1]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc010d0 // ldur q16, [x6, #1]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc010f0 // ldur q16, [x7, #1]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc01110 // ldur q16, [x8, #1]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d820080 // str q0, [x4, #2048]
+	WORD $0x3d822082 // str q2, [x4, #2176]
+	WORD $0x3d824084 // str q4, [x4, #2304]
+	WORD $0x3d826086 // str q6, [x4, #2432]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d828081 // str q1, [x4, #2560]
+	WORD $0x3d82a083 // str q3, [x4, #2688]
+	WORD $0x3d82c085 // str q5, [x4, #2816]
+	WORD $0x3d82e087 // str q7, [x4, #2944]
+	WORD $0x3d4000a8 // ldr b8, [x5, #0]
+	WORD $0x3d4000d0 // ldr b16, [x6, #0]
+	WORD $0x6e030608 // ins v8.b[1], v16.b[0]
+	WORD $0x3d4000f0 // ldr b16, [x7, #0]
+	WORD $0x6e050608 // ins v8.b[2], v16.b[0]
+	WORD $0x3d400110 // ldr b16, [x8, #0]
+	WORD $0x6e070608 // ins v8.b[3], v16.b[0]
+	WORD $0x2f08a508 // ushll v8.8h, v8.8b, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x4ea81d10 // orr v16.16b, v8.16b, v8.16b
+	WORD $0x4f00e431 // movi v17.16b, #1
+	WORD $0x6f280631 // ushr v17.4s, v17.4s, #24
+	WORD $0x6eb18608 // sub v8.4s, v16.4s, v17.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4eb18632 // add v18.4s, v17.4s, v17.4s
+	WORD $0x6eb03652 // cmhi v18.4s, v18.4s, v16.4s
+	WORD $0x4f355633 // shl v19.4s, v17.4s, #21
+	WORD $0x6eb04673 // ushl v19.4s, v19.4s, v16.4s
+	WORD $0x6eb21e68 // bit v8.16b, v19.16b, v18.16b
+	WORD $0x4f07e7f2 // movi v18.16b, #255
+	WORD $0x6f280653 // ushr v19.4s, v18.4s, #24
+	WORD $0x6eb08e73 // cmeq v19.4s, v19.4s, v16.4s
+	WORD $0x6f220652 // ushr v18.4s, v18.4s, #30
+	WORD $0x4f365652 // shl v18.4s, v18.4s, #22
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x3d884068 // str q8, [x3, #8448]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d894068 // str q8, [x3, #9472]
+	ADD $17, R5
+	ADD $17, R6
+	ADD $17, R7
+	ADD $17, R8
+	WORD $0x3cc010b0 // ldur q16, [x5, #1]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc010d0 // ldur q16, [x6, #1]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc010f0 // ldur q16, [x7, #1]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc01110 // ldur q16, [x8, #1]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d830080 // str q0, [x4, #3072]
+	WORD $0x3d832082 // str q2, [x4, #3200]
+	WORD $0x3d834084 // str q4, [x4, #3328]
+	WORD $0x3d836086 // str q6, [x4, #3456]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d838081 // str q1, [x4, #3584]
+	WORD $0x3d83a083 // str q3, [x4, #3712]
+	WORD $0x3d83c085 // str q5, [x4, #3840]
+	WORD $0x3d83e087 // str q7, [x4, #3968]
+	WORD $0x3d4000a8 // ldr b8, [x5, #0]
+	WORD $0x3d4000d0 // ldr b16, [x6, #0]
+	WORD $0x6e030608 // ins v8.b[1], v16.b[0]
+	WORD $0x3d4000f0 // ldr b16, [x7, #0]
+	WORD $0x6e050608 // ins v8.b[2], v16.b[0]
+	WORD $0x3d400110 // ldr b16, [x8, #0]
+	WORD $0x6e070608 // ins v8.b[3], v16.b[0]
+	WORD $0x2f08a508 // ushll v8.8h, v8.8b, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x4ea81d10 // orr v16.16b, v8.16b, v8.16b
+	WORD $0x4f00e431 // movi v17.16b, #1
+	WORD $0x6f280631 // ushr v17.4s, v17.4s, #24
+	WORD $0x6eb18608 // sub v8.4s, v16.4s, v17.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4eb18632 // add v18.4s, v17.4s, v17.4s
+	WORD $0x6eb03652 // cmhi v18.4s, v18.4s, v16.4s
+	WORD $0x4f355633 // shl v19.4s, v17.4s, #21
+	WORD $0x6eb04673 // ushl v19.4s, v19.4s, v16.4s
+	WORD $0x6eb21e68 // bit v8.16b, v19.16b, v18.16b
+	WORD $0x4f07e7f2 // movi v18.16b, #255
+	WORD $0x6f280653 // ushr v19.4s, v18.4s, #24
+	WORD $0x6eb08e73 // cmeq v19.4s, v19.4s, v16.4s
+	WORD $0x6f220652 // ushr v18.4s, v18.4s, #30
+	WORD $0x4f365652 // shl v18.4s, v18.4s, #22
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x3d886068 // str q8, [x3, #8576]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d896068 // str q8, [x3, #9600]
+	ADD $17, R5
+	ADD $17, R6
+	ADD $17, R7
+	ADD $17, R8
+	WORD $0x3cc010b0 // ldur q16, [x5, #1]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc010d0 // ldur q16, [x6, #1]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc010f0 // ldur q16, [x7, #1]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc01110 // ldur q16, [x8, #1]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d840080 // str q0, [x4, #4096]
+	WORD $0x3d842082 // str q2, [x4, #4224]
+	WORD $0x3d844084 // str q4, [x4, #4352]
+	WORD $0x3d846086 // str q6, [x4, #4480]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d848081 // str q1, [x4, #4608]
+	WORD $0x3d84a083 // str q3, [x4, #4736]
+	WORD $0x3d84c085 // str q5, [x4, #4864]
+	WORD $0x3d84e087 // str q7, [x4, #4992]
+	WORD $0x3d4000a8 // ldr b8, [x5, #0]
+	WORD $0x3d4000d0 // ldr b16, [x6, #0]
+	WORD $0x6e030608 // ins v8.b[1], v16.b[0]
+	WORD $0x3d4000f0 // ldr b16, [x7, #0]
+	WORD $0x6e050608 // ins v8.b[2], v16.b[0]
+	WORD $0x3d400110 // ldr b16, [x8, #0]
+	WORD $0x6e070608 // ins v8.b[3], v16.b[0]
+	WORD $0x2f08a508 // ushll v8.8h, v8.8b, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x4ea81d10 // orr v16.16b, v8.16b, v8.16b
+	WORD $0x4f00e431 // movi v17.16b, #1
+	WORD $0x6f280631 // ushr v17.4s, v17.4s, #24
+	WORD $0x6eb18608 // sub v8.4s, v16.4s, v17.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4eb18632 // add v18.4s, v17.4s, v17.4s
+	WORD $0x6eb03652 // cmhi v18.4s, v18.4s, v16.4s
+	WORD $0x4f355633 // shl v19.4s, v17.4s, #21
+	WORD $0x6eb04673 // ushl v19.4s, v19.4s, v16.4s
+	WORD $0x6eb21e68 // bit v8.16b, v19.16b, v18.16b
+	WORD $0x4f07e7f2 // movi v18.16b, #255
+	WORD $0x6f280653 // ushr v19.4s, v18.4s, #24
+	WORD $0x6eb08e73 // cmeq v19.4s, v19.4s, v16.4s
+	WORD $0x6f220652 // ushr v18.4s, v18.4s, #30
+	WORD $0x4f365652 // shl v18.4s, v18.4s, #22
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x3d888068 // str q8, [x3, #8704]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d898068 // str q8, [x3, #9728]
+	ADD $17, R5
+	ADD $17, R6
+	ADD $17, R7
+	ADD $17, R8
+	WORD $0x3cc010b0 // ldur q16, [x5, #1]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc010d0 // ldur q16, [x6, #1]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc010f0 // ldur q16, [x7, #1]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc01110 // ldur q16, [x8, #1]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d850080 // str q0, [x4, #5120]
+	WORD $0x3d852082 // str q2, [x4, #5248]
+	WORD $0x3d854084 // str q4, [x4, #5376]
+	WORD $0x3d856086 // str q6, [x4, #5504]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d858081 // str q1, [x4, #5632]
+	WORD $0x3d85a083 // str q3, [x4, #5760]
+	WORD $0x3d85c085 // str q5, [x4, #5888]
+	WORD $0x3d85e087 // str q7, [x4, #6016]
+	WORD $0x3d4000a8 // ldr b8, [x5, #0]
+	WORD $0x3d4000d0 // ldr b16, [x6, #0]
+	WORD $0x6e030608 // ins v8.b[1], v16.b[0]
+	WORD $0x3d4000f0 // ldr b16, [x7, #0]
+	WORD $0x6e050608 // ins v8.b[2], v16.b[0]
+	WORD $0x3d400110 // ldr b16, [x8, #0]
+	WORD $0x6e070608 // ins v8.b[3], v16.b[0]
+	WORD $0x2f08a508 // ushll v8.8h, v8.8b, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x4ea81d10 // orr v16.16b, v8.16b, v8.16b
+	WORD $0x4f00e431 // movi v17.16b, #1
+	WORD $0x6f280631 // ushr v17.4s, v17.4s, #24
+	WORD $0x6eb18608 // sub v8.4s, v16.4s, v17.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4eb18632 // add v18.4s, v17.4s, v17.4s
+	WORD $0x6eb03652 // cmhi v18.4s, v18.4s, v16.4s
+	WORD $0x4f355633 // shl v19.4s, v17.4s, #21
+	WORD $0x6eb04673 // ushl v19.4s, v19.4s, v16.4s
+	WORD $0x6eb21e68 // bit v8.16b, v19.16b, v18.16b
+	WORD $0x4f07e7f2 // movi v18.16b, #255
+	WORD $0x6f280653 // ushr v19.4s, v18.4s, #24
+	WORD $0x6eb08e73 // cmeq v19.4s, v19.4s, v16.4s
+	WORD $0x6f220652 // ushr v18.4s, v18.4s, #30
+	WORD $0x4f365652 // shl v18.4s, v18.4s, #22
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x3d88a068 // str q8, [x3, #8832]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89a068 // str q8, [x3, #9856]
+	ADD $17, R5
+	ADD $17, R6
+	ADD $17, R7
+	ADD $17, R8
+	WORD $0x3cc010b0 // ldur q16, [x5, #1]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc010d0 // ldur q16, [x6, #1]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc010f0 // ldur q16, [x7, #1]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc01110 // ldur q16, [x8, #1]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d860080 // str q0, [x4, #6144]
+	WORD $0x3d862082 // str q2, [x4, #6272]
+	WORD $0x3d864084 // str q4, [x4, #6400]
+	WORD $0x3d866086 // str q6, [x4, #6528]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d868081 // str q1, [x4, #6656]
+	WORD $0x3d86a083 // str q3, [x4, #6784]
+	WORD $0x3d86c085 // str q5, [x4, #6912]
+	WORD $0x3d86e087 // str q7, [x4, #7040]
+	WORD $0x3d4000a8 // ldr b8, [x5, #0]
+	WORD $0x3d4000d0 // ldr b16, [x6, #0]
+	WORD $0x6e030608 // ins v8.b[1], v16.b[0]
+	WORD $0x3d4000f0 // ldr b16, [x7, #0]
+	WORD $0x6e050608 // ins v8.b[2], v16.b[0]
+	WORD $0x3d400110 // ldr b16, [x8, #0]
+	WORD $0x6e070608 // ins v8.b[3], v16.b[0]
+	WORD $0x2f08a508 // ushll v8.8h, v8.8b, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x4ea81d10 // orr v16.16b, v8.16b, v8.16b
+	WORD $0x4f00e431 // movi v17.16b, #1
+	WORD $0x6f280631 // ushr v17.4s, v17.4s, #24
+	WORD $0x6eb18608 // sub v8.4s, v16.4s, v17.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4eb18632 // add v18.4s, v17.4s, v17.4s
+	WORD $0x6eb03652 // cmhi v18.4s, v18.4s, v16.4s
+	WORD $0x4f355633 // shl v19.4s, v17.4s, #21
+	WORD $0x6eb04673 // ushl v19.4s, v19.4s, v16.4s
+	WORD $0x6eb21e68 // bit v8.16b, v19.16b, v18.16b
+	WORD $0x4f07e7f2 // movi v18.16b, #255
+	WORD $0x6f280653 // ushr v19.4s, v18.4s, #24
+	WORD $0x6eb08e73 // cmeq v19.4s, v19.4s, v16.4s
+	WORD $0x6f220652 // ushr v18.4s, v18.4s, #30
+	WORD $0x4f365652 // shl v18.4s, v18.4s, #22
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x3d88c068 // str q8, [x3, #8960]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89c068 // str q8, [x3, #9984]
+	ADD $17, R5
+	ADD $17, R6
+	ADD $17, R7
+	ADD $17, R8
+	WORD $0x3cc010b0 // ldur q16, [x5, #1]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc010d0 // ldur q16, [x6, #1]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc010f0 // ldur q16, [x7, #1]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc01110 // ldur q16, [x8, #1]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4e822814 // trn1 v20.4s, v0.4s, v2.4s
+	WORD $0x4e826815 // trn2 v21.4s, v0.4s, v2.4s
+	WORD $0x4e862896 // trn1 v22.4s, v4.4s, v6.4s
+	WORD $0x4e866897 // trn2 v23.4s, v4.4s, v6.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa2 // zip1 v2.2d, v21.2d, v23.2d
+	WORD $0x4ed67a84 // zip2 v4.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa6 // zip2 v6.2d, v21.2d, v23.2d
+	WORD $0x3d870080 // str q0, [x4, #7168]
+	WORD $0x3d872082 // str q2, [x4, #7296]
+	WORD $0x3d874084 // str q4, [x4, #7424]
+	WORD $0x3d876086 // str q6, [x4, #7552]
+	WORD $0x4e832834 // trn1 v20.4s, v1.4s, v3.4s
+	WORD $0x4e836835 // trn2 v21.4s, v1.4s, v3.4s
+	WORD $0x4e8728b6 // trn1 v22.4s, v5.4s, v7.4s
+	WORD $0x4e8768b7 // trn2 v23.4s, v5.4s, v7.4s
+	WORD $0x4ed63a81 // zip1 v1.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa3 // zip1 v3.2d, v21.2d, v23.2d
+	WORD $0x4ed67a85 // zip2 v5.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa7 // zip2 v7.2d, v21.2d, v23.2d
+	WORD $0x3d878081 // str q1, [x4, #7680]
+	WORD $0x3d87a083 // str q3, [x4, #7808]
+	WORD $0x3d87c085 // str q5, [x4, #7936]
+	WORD $0x3d87e087 // str q7, [x4, #8064]
+	WORD $0x3d4000a8 // ldr b8, [x5, #0]
+	WORD $0x3d4000d0 // ldr b16, [x6, #0]
+	WORD $0x6e030608 // ins v8.b[1], v16.b[0]
+	WORD $0x3d4000f0 // ldr b16, [x7, #0]
+	WORD $0x6e050608 // ins v8.b[2], v16.b[0]
+	WORD $0x3d400110 // ldr b16, [x8, #0]
+	WORD $0x6e070608 // ins v8.b[3], v16.b[0]
+	WORD $0x2f08a508 // ushll v8.8h, v8.8b, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x4ea81d10 // orr v16.16b, v8.16b, v8.16b
+	WORD $0x4f00e431 // movi v17.16b, #1
+	WORD $0x6f280631 // ushr v17.4s, v17.4s, #24
+	WORD $0x6eb18608 // sub v8.4s, v16.4s, v17.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4eb18632 // add v18.4s, v17.4s, v17.4s
+	WORD $0x6eb03652 // cmhi v18.4s, v18.4s, v16.4s
+	WORD $0x4f355633 // shl v19.4s, v17.4s, #21
+	WORD $0x6eb04673 // ushl v19.4s, v19.4s, v16.4s
+	WORD $0x6eb21e68 // bit v8.16b, v19.16b, v18.16b
+	WORD $0x4f07e7f2 // movi v18.16b, #255
+	WORD $0x6f280653 // ushr v19.4s, v18.4s, #24
+	WORD $0x6eb08e73 // cmeq v19.4s, v19.4s, v16.4s
+	WORD $0x6f220652 // ushr v18.4s, v18.4s, #30
+	WORD $0x4f365652 // shl v18.4s, v18.4s, #22
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x3d88e068 // str q8, [x3, #9088]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89e068 // str q8, [x3, #10112]
+	ADD $17, R5
+	ADD $17, R6
+	ADD $17, R7
+	ADD $17, R8
+	ADD $16, R3
+	ADD $16, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·q4kUnpackStep8(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $q4kConstants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x3dc00539 // ldr q25, [x9, #16]
+	WORD $0x3dc0093a // ldr q26, [x9, #32]
+	WORD $0x3dc00d3b // ldr q27, [x9, #48]
+	WORD $0x3dc0113c // ldr q28, [x9, #64]
+	WORD $0x3dc0153d // ldr q29, [x9, #80]
+	WORD $0x3dc0193e // ldr q30, [x9, #96]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3dc004b0 // ldr q16, [x5, #16]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc004d0 // ldr q16, [x6, #16]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc004f0 // ldr q16, [x7, #16]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d800094 // str q20, [x4, #0]
+	WORD $0x3d800495 // str q21, [x4, #16]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d804094 // str q20, [x4, #256]
+	WORD $0x3d804495 // str q21, [x4, #272]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d820094 // str q20, [x4, #2048]
+	WORD $0x3d820495 // str q21, [x4, #2064]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d824094 // str q20, [x4, #2304]
+	WORD $0x3d824495 // str q21, [x4, #2320]
+	WORD $0x3dc008b0 // ldr q16, [x5, #32]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc008d0 // ldr q16, [x6, #32]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc008f0 // ldr q16, [x7, #32]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc00910 // ldr q16, [x8, #32]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d808094 // str q20, [x4, #512]
+	WORD $0x3d808495 // str q21, [x4, #528]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d80c094 // str q20, [x4, #768]
+	WORD $0x3d80c495 // str q21, [x4, #784]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d828094 // str q20, [x4, #2560]
+	WORD $0x3d828495 // str q21, [x4, #2576]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d82c094 // str q20, [x4, #2816]
+	WORD $0x3d82c495 // str q21, [x4, #2832]
+	WORD $0x3dc00cb0 // ldr q16, [x5, #48]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc00cd0 // ldr q16, [x6, #48]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc00cf0 // ldr q16, [x7, #48]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc00d10 // ldr q16, [x8, #48]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d810094 // str q20, [x4, #1024]
+	WORD $0x3d810495 // str q21, [x4, #1040]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d814094 // str q20, [x4, #1280]
+	WORD $0x3d814495 // str q21, [x4, #1296]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d830094 // str q20, [x4, #3072]
+	WORD $0x3d830495 // str q21, [x4, #3088]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d834094 // str q20, [x4, #3328]
+	WORD $0x3d834495 // str q21, [x4, #3344]
+	WORD $0x3dc010b0 // ldr q16, [x5, #64]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc010d0 // ldr q16, [x6, #64]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc010f0 // ldr q16, [x7, #64]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc01110 // ldr q16, [x8, #64]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d818094 // str q20, [x4, #1536]
+	WORD $0x3d818495 // str q21, [x4, #1552]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d81c094 // str q20, [x4, #1792]
+	WORD $0x3d81c495 // str q21, [x4, #1808]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d838094 // str q20, [x4, #3584]
+	WORD $0x3d838495 // str q21, [x4, #3600]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d83c094 // str q20, [x4, #3840]
+	WORD $0x3d83c495 // str q21, [x4, #3856]
+	WORD $0x3dc014b0 // ldr q16, [x5, #80]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc014d0 // ldr q16, [x6, #80]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc014f0 // ldr q16, [x7, #80]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc01510 // ldr q16, [x8, #80]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d840094 // str q20, [x4, #4096]
+	WORD $0x3d840495 // str q21, [x4, #4112]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d844094 // str q20, [x4, #4352]
+	WORD $0x3d844495 // str q21, [x4, #4368]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d860094 // str q20, [x4, #6144]
+	WORD $0x3d860495 // str q21, [x4, #6160]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d864094 // str q20, [x4, #6400]
+	WORD $0x3d864495 // str q21, [x4, #6416]
+	WORD $0x3dc018b0 // ldr q16, [x5, #96]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc018d0 // ldr q16, [x6, #96]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc018f0 // ldr q16, [x7, #96]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc01910 // ldr q16, [x8, #96]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d848094 // str q20, [x4, #4608]
+	WORD $0x3d848495 // str q21, [x4, #4624]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d84c094 // str q20, [x4, #4864]
+	WORD $0x3d84c495 // str q21, [x4, #4880]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d868094 // str q20, [x4, #6656]
+	WORD $0x3d868495 // str q21, [x4, #6672]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d86c094 // str q20, [x4, #6912]
+	WORD $0x3d86c495 // str q21, [x4, #6928]
+	WORD $0x3dc01cb0 // ldr q16, [x5, #112]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc01cd0 // ldr q16, [x6, #112]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc01cf0 // ldr q16, [x7, #112]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc01d10 // ldr q16, [x8, #112]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d850094 // str q20, [x4, #5120]
+	WORD $0x3d850495 // str q21, [x4, #5136]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d854094 // str q20, [x4, #5376]
+	WORD $0x3d854495 // str q21, [x4, #5392]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d870094 // str q20, [x4, #7168]
+	WORD $0x3d870495 // str q21, [x4, #7184]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d874094 // str q20, [x4, #7424]
+	WORD $0x3d874495 // str q21, [x4, #7440]
+	WORD $0x3dc020b0 // ldr q16, [x5, #128]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc020d0 // ldr q16, [x6, #128]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc020f0 // ldr q16, [x7, #128]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc02110 // ldr q16, [x8, #128]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d858094 // str q20, [x4, #5632]
+	WORD $0x3d858495 // str q21, [x4, #5648]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d85c094 // str q20, [x4, #5888]
+	WORD $0x3d85c495 // str q21, [x4, #5904]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d878094 // str q20, [x4, #7680]
+	WORD $0x3d878495 // str q21, [x4, #7696]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d87c094 // str q20, [x4, #7936]
+	WORD $0x3d87c495 // str q21, [x4, #7952]
+	WORD $0x3dc000b0 // ldr q16, [x5, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e394631 // ushl v17.16b, v17.16b, v25.16b
+	WORD $0x4e3a1e31 // and v17.16b, v17.16b, v26.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x6f0e0610 // ushr v16.16b, v16.16b, #2
+	WORD $0x4e3c1e10 // and v16.16b, v16.16b, v28.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x2f08a600 // ushll v0.8h, v16.8b, #0
+	WORD $0x6f08a608 // ushll2 v8.8h, v16.16b, #0
+	WORD $0x3dc000d0 // ldr q16, [x6, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e394631 // ushl v17.16b, v17.16b, v25.16b
+	WORD $0x4e3a1e31 // and v17.16b, v17.16b, v26.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x6f0e0610 // ushr v16.16b, v16.16b, #2
+	WORD $0x4e3c1e10 // and v16.16b, v16.16b, v28.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x2f08a601 // ushll v1.8h, v16.8b, #0
+	WORD $0x6f08a609 // ushll2 v9.8h, v16.16b, #0
+	WORD $0x3dc000f0 // ldr q16, [x7, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e394631 // ushl v17.16b, v17.16b, v25.16b
+	WORD $0x4e3a1e31 // and v17.16b, v17.16b, v26.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x6f0e0610 // ushr v16.16b, v16.16b, #2
+	WORD $0x4e3c1e10 // and v16.16b, v16.16b, v28.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x2f08a602 // ushll v2.8h, v16.8b, #0
+	WORD $0x6f08a60a // ushll2 v10.8h, v16.16b, #0
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e394631 // ushl v17.16b, v17.16b, v25.16b
+	WORD $0x4e3a1e31 // and v17.16b, v17.16b, v26.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x6f0e0610 // ushr v16.16b, v16.16b, #2
+	WORD $0x4e3c1e10 // and v16.16b, v16.16b, v28.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x2f08a603 // ushll v3.8h, v16.8b, #0
+	WORD $0x6f08a60b // ushll2 v11.8h, v16.16b, #0
+	WORD $0x0f10a410 // sshll v16.4s, v0.4h, #0
+	WORD $0x0f10a431 // sshll v17.4s, v1.4h, #0
+	WORD $0x0f10a452 // sshll v18.4s, v2.4h, #0
+	WORD $0x0f10a473 // sshll v19.4s, v3.4h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d880070 // str q16, [x3, #8192]
+	WORD $0x3d884071 // str q17, [x3, #8448]
+	WORD $0x3d882072 // str q18, [x3, #8320]
+	WORD $0x3d886073 // str q19, [x3, #8576]
+	WORD $0x4f10a410 // sshll2 v16.4s, v0.8h, #0
+	WORD $0x4f10a431 // sshll2 v17.4s, v1.8h, #0
+	WORD $0x4f10a452 // sshll2 v18.4s, v2.8h, #0
+	WORD $0x4f10a473 // sshll2 v19.4s, v3.8h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d888070 // str q16, [x3, #8704]
+	WORD $0x3d88c071 // str q17, [x3, #8960]
+	WORD $0x3d88a072 // str q18, [x3, #8832]
+	WORD $0x3d88e073 // str q19, [x3, #9088]
+	WORD $0x4e892914 // trn1 v20.4s, v8.4s, v9.4s
+	WORD $0x4e896915 // trn2 v21.4s, v8.4s, v9.4s
+	WORD $0x4e8b2956 // trn1 v22.4s, v10.4s, v11.4s
+	WORD $0x4e8b6957 // trn2 v23.4s, v10.4s, v11.4s
+	WORD $0x4ed63a88 // zip1 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa9 // zip1 v9.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aab // zip2 v11.2d, v21.2d, v23.2d
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	WORD $0x3d892069 // str q9, [x3, #9344]
+	WORD $0x3d89406a // str q10, [x3, #9472]
+	WORD $0x3d89606b // str q11, [x3, #9600]
+	WORD $0xbd4000a0 // ldr s0, [x5, #0]
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0xbd4000c1 // ldr s1, [x6, #0]
+	WORD $0x0e217821 // fcvtl v1.4s, v1.4h
+	WORD $0xbd4000e2 // ldr s2, [x7, #0]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0xbd400103 // ldr s3, [x8, #0]
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4e812814 // trn1 v20.4s, v0.4s, v1.4s
+	WORD $0x4e816815 // trn2 v21.4s, v0.4s, v1.4s
+	WORD $0x4e832856 // trn1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e836857 // trn2 v23.4s, v2.4s, v3.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa1 // zip1 v1.2d, v21.2d, v23.2d
+	WORD $0x4ed67a82 // zip2 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa3 // zip2 v3.2d, v21.2d, v23.2d
+	WORD $0x3d898060 // str q0, [x3, #9728]
+	WORD $0x3d89a061 // str q1, [x3, #9856]
+	ADD $16, R3
+	ADD $32, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·q5kUnpackStep8(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $q4kConstants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x3dc00539 // ldr q25, [x9, #16]
+	WORD $0x3dc0093a // ldr q26, [x9, #32]
+	WORD $0x3dc00d3b // ldr q27, [x9, #48]
+	WORD $0x3dc0113c // ldr q28, [x9, #64]
+	WORD $0x3dc0153d // ldr q29, [x9, #80]
+	WORD $0x3dc0193e // ldr q30, [x9, #96]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3dc00cb0 // ldr q16, [x5, #48]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc004b1 // ldr q17, [x5, #16]
+	WORD $0x4f0c5632 // shl v18.16b, v17.16b, #4
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x4f0b5632 // shl v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x3dc00cd0 // ldr q16, [x6, #48]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc004d1 // ldr q17, [x6, #16]
+	WORD $0x4f0c5632 // shl v18.16b, v17.16b, #4
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x4f0b5632 // shl v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x3dc00cf0 // ldr q16, [x7, #48]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc004f1 // ldr q17, [x7, #16]
+	WORD $0x4f0c5632 // shl v18.16b, v17.16b, #4
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x4f0b5632 // shl v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x3dc00d10 // ldr q16, [x8, #48]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x3dc00511 // ldr q17, [x8, #16]
+	WORD $0x4f0c5632 // shl v18.16b, v17.16b, #4
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x4f0b5632 // shl v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d800094 // str q20, [x4, #0]
+	WORD $0x3d800495 // str q21, [x4, #16]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d804094 // str q20, [x4, #256]
+	WORD $0x3d804495 // str q21, [x4, #272]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d820094 // str q20, [x4, #2048]
+	WORD $0x3d820495 // str q21, [x4, #2064]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d824094 // str q20, [x4, #2304]
+	WORD $0x3d824495 // str q21, [x4, #2320]
+	WORD $0x3dc010b0 // ldr q16, [x5, #64]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc008b1 // ldr q17, [x5, #32]
+	WORD $0x4f0c5632 // shl v18.16b, v17.16b, #4
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x4f0b5632 // shl v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x3dc010d0 // ldr q16, [x6, #64]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc008d1 // ldr q17, [x6, #32]
+	WORD $0x4f0c5632 // shl v18.16b, v17.16b, #4
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x4f0b5632 // shl v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x3dc010f0 // ldr q16, [x7, #64]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc008f1 // ldr q17, [x7, #32]
+	WORD $0x4f0c5632 // shl v18.16b, v17.16b, #4
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x4f0b5632 // shl v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x3dc01110 // ldr q16, [x8, #64]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x3dc00911 // ldr q17, [x8, #32]
+	WORD $0x4f0c5632 // shl v18.16b, v17.16b, #4
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x4f0b5632 // shl v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d808094 // str q20, [x4, #512]
+	WORD $0x3d808495 // str q21, [x4, #528]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d80c094 // str q20, [x4, #768]
+	WORD $0x3d80c495 // str q21, [x4, #784]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d828094 // str q20, [x4, #2560]
+	WORD $0x3d828495 // str q21, [x4, #2576]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d82c094 // str q20, [x4, #2816]
+	WORD $0x3d82c495 // str q21, [x4, #2832]
+	WORD $0x3dc014b0 // ldr q16, [x5, #80]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc004b1 // ldr q17, [x5, #16]
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x3dc014d0 // ldr q16, [x6, #80]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc004d1 // ldr q17, [x6, #16]
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x3dc014f0 // ldr q16, [x7, #80]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc004f1 // ldr q17, [x7, #16]
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x3dc01510 // ldr q16, [x8, #80]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x3dc00511 // ldr q17, [x8, #16]
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d810094 // str q20, [x4, #1024]
+	WORD $0x3d810495 // str q21, [x4, #1040]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d814094 // str q20, [x4, #1280]
+	WORD $0x3d814495 // str q21, [x4, #1296]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d830094 // str q20, [x4, #3072]
+	WORD $0x3d830495 // str q21, [x4, #3088]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d834094 // str q20, [x4, #3328]
+	WORD $0x3d834495 // str q21, [x4, #3344]
+	WORD $0x3dc018b0 // ldr q16, [x5, #96]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc008b1 // ldr q17, [x5, #32]
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x3dc018d0 // ldr q16, [x6, #96]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc008d1 // ldr q17, [x6, #32]
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x3dc018f0 // ldr q16, [x7, #96]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc008f1 // ldr q17, [x7, #32]
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x3dc01910 // ldr q16, [x8, #96]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x3dc00911 // ldr q17, [x8, #32]
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d818094 // str q20, [x4, #1536]
+	WORD $0x3d818495 // str q21, [x4, #1552]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d81c094 // str q20, [x4, #1792]
+	WORD $0x3d81c495 // str q21, [x4, #1808]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d838094 // str q20, [x4, #3584]
+	WORD $0x3d838495 // str q21, [x4, #3600]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d83c094 // str q20, [x4, #3840]
+	WORD $0x3d83c495 // str q21, [x4, #3856]
+	WORD $0x3dc01cb0 // ldr q16, [x5, #112]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc004b1 // ldr q17, [x5, #16]
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x3dc01cd0 // ldr q16, [x6, #112]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc004d1 // ldr q17, [x6, #16]
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x3dc01cf0 // ldr q16, [x7, #112]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc004f1 // ldr q17, [x7, #16]
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x3dc01d10 // ldr q16, [x8, #112]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x3dc00511 // ldr q17, [x8, #16]
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d840094 // str q20, [x4, #4096]
+	WORD $0x3d840495 // str q21, [x4, #4112]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d844094 // str q20, [x4, #4352]
+	WORD $0x3d844495 // str q21, [x4, #4368]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d860094 // str q20, [x4, #6144]
+	WORD $0x3d860495 // str q21, [x4, #6160]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d864094 // str q20, [x4, #6400]
+	WORD $0x3d864495 // str q21, [x4, #6416]
+	WORD $0x3dc020b0 // ldr q16, [x5, #128]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc008b1 // ldr q17, [x5, #32]
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x3dc020d0 // ldr q16, [x6, #128]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc008d1 // ldr q17, [x6, #32]
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x3dc020f0 // ldr q16, [x7, #128]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc008f1 // ldr q17, [x7, #32]
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x3dc02110 // ldr q16, [x8, #128]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x3dc00911 // ldr q17, [x8, #32]
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d848094 // str q20, [x4, #4608]
+	WORD $0x3d848495 // str q21, [x4, #4624]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d84c094 // str q20, [x4, #4864]
+	WORD $0x3d84c495 // str q21, [x4, #4880]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d868094 // str q20, [x4, #6656]
+	WORD $0x3d868495 // str q21, [x4, #6672]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d86c094 // str q20, [x4, #6912]
+	WORD $0x3d86c495 // str q21, [x4, #6928]
+	WORD $0x3dc024b0 // ldr q16, [x5, #144]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc004b1 // ldr q17, [x5, #16]
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x3dc024d0 // ldr q16, [x6, #144]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc004d1 // ldr q17, [x6, #16]
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x3dc024f0 // ldr q16, [x7, #144]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc004f1 // ldr q17, [x7, #16]
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x3dc02510 // ldr q16, [x8, #144]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x3dc00511 // ldr q17, [x8, #16]
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d850094 // str q20, [x4, #5120]
+	WORD $0x3d850495 // str q21, [x4, #5136]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d854094 // str q20, [x4, #5376]
+	WORD $0x3d854495 // str q21, [x4, #5392]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d870094 // str q20, [x4, #7168]
+	WORD $0x3d870495 // str q21, [x4, #7184]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d874094 // str q20, [x4, #7424]
+	WORD $0x3d874495 // str q21, [x4, #7440]
+	WORD $0x3dc028b0 // ldr q16, [x5, #160]
+	WORD $0x4e3d1e00 // and v0.16b, v16.16b, v29.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3dc008b1 // ldr q17, [x5, #32]
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x3dc028d0 // ldr q16, [x6, #160]
+	WORD $0x4e3d1e04 // and v4.16b, v16.16b, v29.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3dc008d1 // ldr q17, [x6, #32]
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x3dc028f0 // ldr q16, [x7, #160]
+	WORD $0x4e3d1e08 // and v8.16b, v16.16b, v29.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x3dc008f1 // ldr q17, [x7, #32]
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x3dc02910 // ldr q16, [x8, #160]
+	WORD $0x4e3d1e0c // and v12.16b, v16.16b, v29.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x3dc00911 // ldr q17, [x8, #32]
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e3e1e52 // and v18.16b, v18.16b, v30.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d858094 // str q20, [x4, #5632]
+	WORD $0x3d858495 // str q21, [x4, #5648]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d85c094 // str q20, [x4, #5888]
+	WORD $0x3d85c495 // str q21, [x4, #5904]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d878094 // str q20, [x4, #7680]
+	WORD $0x3d878495 // str q21, [x4, #7696]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d87c094 // str q20, [x4, #7936]
+	WORD $0x3d87c495 // str q21, [x4, #7952]
+	WORD $0x3dc000b0 // ldr q16, [x5, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e394631 // ushl v17.16b, v17.16b, v25.16b
+	WORD $0x4e3a1e31 // and v17.16b, v17.16b, v26.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x6f0e0610 // ushr v16.16b, v16.16b, #2
+	WORD $0x4e3c1e10 // and v16.16b, v16.16b, v28.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x2f08a600 // ushll v0.8h, v16.8b, #0
+	WORD $0x6f08a608 // ushll2 v8.8h, v16.16b, #0
+	WORD $0x3dc000d0 // ldr q16, [x6, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e394631 // ushl v17.16b, v17.16b, v25.16b
+	WORD $0x4e3a1e31 // and v17.16b, v17.16b, v26.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x6f0e0610 // ushr v16.16b, v16.16b, #2
+	WORD $0x4e3c1e10 // and v16.16b, v16.16b, v28.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x2f08a601 // ushll v1.8h, v16.8b, #0
+	WORD $0x6f08a609 // ushll2 v9.8h, v16.16b, #0
+	WORD $0x3dc000f0 // ldr q16, [x7, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e394631 // ushl v17.16b, v17.16b, v25.16b
+	WORD $0x4e3a1e31 // and v17.16b, v17.16b, v26.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x6f0e0610 // ushr v16.16b, v16.16b, #2
+	WORD $0x4e3c1e10 // and v16.16b, v16.16b, v28.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x2f08a602 // ushll v2.8h, v16.8b, #0
+	WORD $0x6f08a60a // ushll2 v10.8h, v16.16b, #0
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e394631 // ushl v17.16b, v17.16b, v25.16b
+	WORD $0x4e3a1e31 // and v17.16b, v17.16b, v26.16b
+	WORD $0x4e1b0210 // tbl v16.16b, {v16.16b}, v27.16b
+	WORD $0x6f0e0610 // ushr v16.16b, v16.16b, #2
+	WORD $0x4e3c1e10 // and v16.16b, v16.16b, v28.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x2f08a603 // ushll v3.8h, v16.8b, #0
+	WORD $0x6f08a60b // ushll2 v11.8h, v16.16b, #0
+	WORD $0x0f10a410 // sshll v16.4s, v0.4h, #0
+	WORD $0x0f10a431 // sshll v17.4s, v1.4h, #0
+	WORD $0x0f10a452 // sshll v18.4s, v2.4h, #0
+	WORD $0x0f10a473 // sshll v19.4s, v3.4h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d880070 // str q16, [x3, #8192]
+	WORD $0x3d884071 // str q17, [x3, #8448]
+	WORD $0x3d882072 // str q18, [x3, #8320]
+	WORD $0x3d886073 // str q19, [x3, #8576]
+	WORD $0x4f10a410 // sshll2 v16.4s, v0.8h, #0
+	WORD $0x4f10a431 // sshll2 v17.4s, v1.8h, #0
+	WORD $0x4f10a452 // sshll2 v18.4s, v2.8h, #0
+	WORD $0x4f10a473 // sshll2 v19.4s, v3.8h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d888070 // str q16, [x3, #8704]
+	WORD $0x3d88c071 // str q17, [x3, #8960]
+	WORD $0x3d88a072 // str q18, [x3, #8832]
+	WORD $0x3d88e073 // str q19, [x3, #9088]
+	WORD $0x4e892914 // trn1 v20.4s, v8.4s, v9.4s
+	WORD $0x4e896915 // trn2 v21.4s, v8.4s, v9.4s
+	WORD $0x4e8b2956 // trn1 v22.4s, v10.4s, v11.4s
+	WORD $0x4e8b6957 // trn2 v23.4s, v10.4s, v11.4s
+	WORD $0x4ed63a88 // zip1 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa9 // zip1 v9.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aab // zip2 v11.2d, v21.2d, v23.2d
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	WORD $0x3d892069 // str q9, [x3, #9344]
+	WORD $0x3d89406a // str q10, [x3, #9472]
+	WORD $0x3d89606b // str q11, [x3, #9600]
+	WORD $0xbd4000a0 // ldr s0, [x5, #0]
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0xbd4000c1 // ldr s1, [x6, #0]
+	WORD $0x0e217821 // fcvtl v1.4s, v1.4h
+	WORD $0xbd4000e2 // ldr s2, [x7, #0]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0xbd400103 // ldr s3, [x8, #0]
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4e812814 // trn1 v20.4s, v0.4s, v1.4s
+	WORD $0x4e816815 // trn2 v21.4s, v0.4s, v1.4s
+	WORD $0x4e832856 // trn1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e836857 // trn2 v23.4s, v2.4s, v3.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa1 // zip1 v1.2d, v21.2d, v23.2d
+	WORD $0x4ed67a82 // zip2 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa3 // zip2 v3.2d, v21.2d, v23.2d
+	WORD $0x3d898060 // str q0, [x3, #9728]
+	WORD $0x3d89a061 // str q1, [x3, #9856]
+	ADD $16, R3
+	ADD $32, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·q6kUnpackStep8(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $q6kConstants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x3dc00539 // ldr q25, [x9, #16]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3dc000b0 // ldr q16, [x5, #0]
+	WORD $0x3dc008b1 // ldr q17, [x5, #32]
+	WORD $0x3dc020b2 // ldr q18, [x5, #128]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x4eb31c00 // orr v0.16b, v0.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e21 // and v1.16b, v17.16b, v24.16b
+	WORD $0x4eb31c21 // orr v1.16b, v1.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4eb31c42 // orr v2.16b, v2.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0623 // ushr v3.16b, v17.16b, #4
+	WORD $0x4eb31c63 // orr v3.16b, v3.16b, v19.16b
+	WORD $0x3dc000d0 // ldr q16, [x6, #0]
+	WORD $0x3dc008d1 // ldr q17, [x6, #32]
+	WORD $0x3dc020d2 // ldr q18, [x6, #128]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x4eb31c84 // orr v4.16b, v4.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e25 // and v5.16b, v17.16b, v24.16b
+	WORD $0x4eb31ca5 // orr v5.16b, v5.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4eb31cc6 // orr v6.16b, v6.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0627 // ushr v7.16b, v17.16b, #4
+	WORD $0x4eb31ce7 // orr v7.16b, v7.16b, v19.16b
+	WORD $0x3dc000f0 // ldr q16, [x7, #0]
+	WORD $0x3dc008f1 // ldr q17, [x7, #32]
+	WORD $0x3dc020f2 // ldr q18, [x7, #128]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e08 // and v8.16b, v16.16b, v24.16b
+	WORD $0x4eb31d08 // orr v8.16b, v8.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e29 // and v9.16b, v17.16b, v24.16b
+	WORD $0x4eb31d29 // orr v9.16b, v9.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4eb31d4a // orr v10.16b, v10.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c062b // ushr v11.16b, v17.16b, #4
+	WORD $0x4eb31d6b // orr v11.16b, v11.16b, v19.16b
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x3dc00911 // ldr q17, [x8, #32]
+	WORD $0x3dc02112 // ldr q18, [x8, #128]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e0c // and v12.16b, v16.16b, v24.16b
+	WORD $0x4eb31d8c // orr v12.16b, v12.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e2d // and v13.16b, v17.16b, v24.16b
+	WORD $0x4eb31dad // orr v13.16b, v13.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4eb31dce // orr v14.16b, v14.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c062f // ushr v15.16b, v17.16b, #4
+	WORD $0x4eb31def // orr v15.16b, v15.16b, v19.16b
+	WORD $0x4f01e410 // movi v16.16b, #32
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d800094 // str q20, [x4, #0]
+	WORD $0x3d800495 // str q21, [x4, #16]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d804094 // str q20, [x4, #256]
+	WORD $0x3d804495 // str q21, [x4, #272]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d810094 // str q20, [x4, #1024]
+	WORD $0x3d810495 // str q21, [x4, #1040]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d814094 // str q20, [x4, #1280]
+	WORD $0x3d814495 // str q21, [x4, #1296]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4ec63854 // zip1 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece3955 // zip1 v21.2d, v10.2d, v14.2d
+	WORD $0x3d820094 // str q20, [x4, #2048]
+	WORD $0x3d820495 // str q21, [x4, #2064]
+	WORD $0x4ec67854 // zip2 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece7955 // zip2 v21.2d, v10.2d, v14.2d
+	WORD $0x3d824094 // str q20, [x4, #2304]
+	WORD $0x3d824495 // str q21, [x4, #2320]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4ec73874 // zip1 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf3975 // zip1 v21.2d, v11.2d, v15.2d
+	WORD $0x3d830094 // str q20, [x4, #3072]
+	WORD $0x3d830495 // str q21, [x4, #3088]
+	WORD $0x4ec77874 // zip2 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf7975 // zip2 v21.2d, v11.2d, v15.2d
+	WORD $0x3d834094 // str q20, [x4, #3328]
+	WORD $0x3d834495 // str q21, [x4, #3344]
+	WORD $0x3dc004b0 // ldr q16, [x5, #16]
+	WORD $0x3dc00cb1 // ldr q17, [x5, #48]
+	WORD $0x3dc024b2 // ldr q18, [x5, #144]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x4eb31c00 // orr v0.16b, v0.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e21 // and v1.16b, v17.16b, v24.16b
+	WORD $0x4eb31c21 // orr v1.16b, v1.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4eb31c42 // orr v2.16b, v2.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0623 // ushr v3.16b, v17.16b, #4
+	WORD $0x4eb31c63 // orr v3.16b, v3.16b, v19.16b
+	WORD $0x3dc004d0 // ldr q16, [x6, #16]
+	WORD $0x3dc00cd1 // ldr q17, [x6, #48]
+	WORD $0x3dc024d2 // ldr q18, [x6, #144]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x4eb31c84 // orr v4.16b, v4.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e25 // and v5.16b, v17.16b, v24.16b
+	WORD $0x4eb31ca5 // orr v5.16b, v5.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4eb31cc6 // orr v6.16b, v6.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0627 // ushr v7.16b, v17.16b, #4
+	WORD $0x4eb31ce7 // orr v7.16b, v7.16b, v19.16b
+	WORD $0x3dc004f0 // ldr q16, [x7, #16]
+	WORD $0x3dc00cf1 // ldr q17, [x7, #48]
+	WORD $0x3dc024f2 // ldr q18, [x7, #144]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e08 // and v8.16b, v16.16b, v24.16b
+	WORD $0x4eb31d08 // orr v8.16b, v8.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e29 // and v9.16b, v17.16b, v24.16b
+	WORD $0x4eb31d29 // orr v9.16b, v9.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4eb31d4a // orr v10.16b, v10.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c062b // ushr v11.16b, v17.16b, #4
+	WORD $0x4eb31d6b // orr v11.16b, v11.16b, v19.16b
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x3dc00d11 // ldr q17, [x8, #48]
+	WORD $0x3dc02512 // ldr q18, [x8, #144]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e0c // and v12.16b, v16.16b, v24.16b
+	WORD $0x4eb31d8c // orr v12.16b, v12.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e2d // and v13.16b, v17.16b, v24.16b
+	WORD $0x4eb31dad // orr v13.16b, v13.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4eb31dce // orr v14.16b, v14.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c062f // ushr v15.16b, v17.16b, #4
+	WORD $0x4eb31def // orr v15.16b, v15.16b, v19.16b
+	WORD $0x4f01e410 // movi v16.16b, #32
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d808094 // str q20, [x4, #512]
+	WORD $0x3d808495 // str q21, [x4, #528]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d80c094 // str q20, [x4, #768]
+	WORD $0x3d80c495 // str q21, [x4, #784]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d818094 // str q20, [x4, #1536]
+	WORD $0x3d818495 // str q21, [x4, #1552]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d81c094 // str q20, [x4, #1792]
+	WORD $0x3d81c495 // str q21, [x4, #1808]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4ec63854 // zip1 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece3955 // zip1 v21.2d, v10.2d, v14.2d
+	WORD $0x3d828094 // str q20, [x4, #2560]
+	WORD $0x3d828495 // str q21, [x4, #2576]
+	WORD $0x4ec67854 // zip2 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece7955 // zip2 v21.2d, v10.2d, v14.2d
+	WORD $0x3d82c094 // str q20, [x4, #2816]
+	WORD $0x3d82c495 // str q21, [x4, #2832]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4ec73874 // zip1 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf3975 // zip1 v21.2d, v11.2d, v15.2d
+	WORD $0x3d838094 // str q20, [x4, #3584]
+	WORD $0x3d838495 // str q21, [x4, #3600]
+	WORD $0x4ec77874 // zip2 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf7975 // zip2 v21.2d, v11.2d, v15.2d
+	WORD $0x3d83c094 // str q20, [x4, #3840]
+	WORD $0x3d83c495 // str q21, [x4, #3856]
+	WORD $0x3dc010b0 // ldr q16, [x5, #64]
+	WORD $0x3dc018b1 // ldr q17, [x5, #96]
+	WORD $0x3dc028b2 // ldr q18, [x5, #160]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x4eb31c00 // orr v0.16b, v0.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e21 // and v1.16b, v17.16b, v24.16b
+	WORD $0x4eb31c21 // orr v1.16b, v1.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4eb31c42 // orr v2.16b, v2.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0623 // ushr v3.16b, v17.16b, #4
+	WORD $0x4eb31c63 // orr v3.16b, v3.16b, v19.16b
+	WORD $0x3dc010d0 // ldr q16, [x6, #64]
+	WORD $0x3dc018d1 // ldr q17, [x6, #96]
+	WORD $0x3dc028d2 // ldr q18, [x6, #160]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x4eb31c84 // orr v4.16b, v4.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e25 // and v5.16b, v17.16b, v24.16b
+	WORD $0x4eb31ca5 // orr v5.16b, v5.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4eb31cc6 // orr v6.16b, v6.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0627 // ushr v7.16b, v17.16b, #4
+	WORD $0x4eb31ce7 // orr v7.16b, v7.16b, v19.16b
+	WORD $0x3dc010f0 // ldr q16, [x7, #64]
+	WORD $0x3dc018f1 // ldr q17, [x7, #96]
+	WORD $0x3dc028f2 // ldr q18, [x7, #160]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e08 // and v8.16b, v16.16b, v24.16b
+	WORD $0x4eb31d08 // orr v8.16b, v8.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e29 // and v9.16b, v17.16b, v24.16b
+	WORD $0x4eb31d29 // orr v9.16b, v9.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4eb31d4a // orr v10.16b, v10.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c062b // ushr v11.16b, v17.16b, #4
+	WORD $0x4eb31d6b // orr v11.16b, v11.16b, v19.16b
+	WORD $0x3dc01110 // ldr q16, [x8, #64]
+	WORD $0x3dc01911 // ldr q17, [x8, #96]
+	WORD $0x3dc02912 // ldr q18, [x8, #160]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e0c // and v12.16b, v16.16b, v24.16b
+	WORD $0x4eb31d8c // orr v12.16b, v12.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e2d // and v13.16b, v17.16b, v24.16b
+	WORD $0x4eb31dad // orr v13.16b, v13.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4eb31dce // orr v14.16b, v14.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c062f // ushr v15.16b, v17.16b, #4
+	WORD $0x4eb31def // orr v15.16b, v15.16b, v19.16b
+	WORD $0x4f01e410 // movi v16.16b, #32
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d840094 // str q20, [x4, #4096]
+	WORD $0x3d840495 // str q21, [x4, #4112]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d844094 // str q20, [x4, #4352]
+	WORD $0x3d844495 // str q21, [x4, #4368]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d850094 // str q20, [x4, #5120]
+	WORD $0x3d850495 // str q21, [x4, #5136]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d854094 // str q20, [x4, #5376]
+	WORD $0x3d854495 // str q21, [x4, #5392]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4ec63854 // zip1 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece3955 // zip1 v21.2d, v10.2d, v14.2d
+	WORD $0x3d860094 // str q20, [x4, #6144]
+	WORD $0x3d860495 // str q21, [x4, #6160]
+	WORD $0x4ec67854 // zip2 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece7955 // zip2 v21.2d, v10.2d, v14.2d
+	WORD $0x3d864094 // str q20, [x4, #6400]
+	WORD $0x3d864495 // str q21, [x4, #6416]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4ec73874 // zip1 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf3975 // zip1 v21.2d, v11.2d, v15.2d
+	WORD $0x3d870094 // str q20, [x4, #7168]
+	WORD $0x3d870495 // str q21, [x4, #7184]
+	WORD $0x4ec77874 // zip2 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf7975 // zip2 v21.2d, v11.2d, v15.2d
+	WORD $0x3d874094 // str q20, [x4, #7424]
+	WORD $0x3d874495 // str q21, [x4, #7440]
+	WORD $0x3dc014b0 // ldr q16, [x5, #80]
+	WORD $0x3dc01cb1 // ldr q17, [x5, #112]
+	WORD $0x3dc02cb2 // ldr q18, [x5, #176]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x4eb31c00 // orr v0.16b, v0.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e21 // and v1.16b, v17.16b, v24.16b
+	WORD $0x4eb31c21 // orr v1.16b, v1.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4eb31c42 // orr v2.16b, v2.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0623 // ushr v3.16b, v17.16b, #4
+	WORD $0x4eb31c63 // orr v3.16b, v3.16b, v19.16b
+	WORD $0x3dc014d0 // ldr q16, [x6, #80]
+	WORD $0x3dc01cd1 // ldr q17, [x6, #112]
+	WORD $0x3dc02cd2 // ldr q18, [x6, #176]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x4eb31c84 // orr v4.16b, v4.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e25 // and v5.16b, v17.16b, v24.16b
+	WORD $0x4eb31ca5 // orr v5.16b, v5.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4eb31cc6 // orr v6.16b, v6.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c0627 // ushr v7.16b, v17.16b, #4
+	WORD $0x4eb31ce7 // orr v7.16b, v7.16b, v19.16b
+	WORD $0x3dc014f0 // ldr q16, [x7, #80]
+	WORD $0x3dc01cf1 // ldr q17, [x7, #112]
+	WORD $0x3dc02cf2 // ldr q18, [x7, #176]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e08 // and v8.16b, v16.16b, v24.16b
+	WORD $0x4eb31d08 // orr v8.16b, v8.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e29 // and v9.16b, v17.16b, v24.16b
+	WORD $0x4eb31d29 // orr v9.16b, v9.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4eb31d4a // orr v10.16b, v10.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c062b // ushr v11.16b, v17.16b, #4
+	WORD $0x4eb31d6b // orr v11.16b, v11.16b, v19.16b
+	WORD $0x3dc01510 // ldr q16, [x8, #80]
+	WORD $0x3dc01d11 // ldr q17, [x8, #112]
+	WORD $0x3dc02d12 // ldr q18, [x8, #176]
+	WORD $0x4f0c5653 // shl v19.16b, v18.16b, #4
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e0c // and v12.16b, v16.16b, v24.16b
+	WORD $0x4eb31d8c // orr v12.16b, v12.16b, v19.16b
+	WORD $0x4f0a5653 // shl v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x4e381e2d // and v13.16b, v17.16b, v24.16b
+	WORD $0x4eb31dad // orr v13.16b, v13.16b, v19.16b
+	WORD $0x4eb21e53 // orr v19.16b, v18.16b, v18.16b
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4eb31dce // orr v14.16b, v14.16b, v19.16b
+	WORD $0x6f0e0653 // ushr v19.16b, v18.16b, #2
+	WORD $0x4e391e73 // and v19.16b, v19.16b, v25.16b
+	WORD $0x6f0c062f // ushr v15.16b, v17.16b, #4
+	WORD $0x4eb31def // orr v15.16b, v15.16b, v19.16b
+	WORD $0x4f01e410 // movi v16.16b, #32
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d848094 // str q20, [x4, #4608]
+	WORD $0x3d848495 // str q21, [x4, #4624]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d84c094 // str q20, [x4, #4864]
+	WORD $0x3d84c495 // str q21, [x4, #4880]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d858094 // str q20, [x4, #5632]
+	WORD $0x3d858495 // str q21, [x4, #5648]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d85c094 // str q20, [x4, #5888]
+	WORD $0x3d85c495 // str q21, [x4, #5904]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4ec63854 // zip1 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece3955 // zip1 v21.2d, v10.2d, v14.2d
+	WORD $0x3d868094 // str q20, [x4, #6656]
+	WORD $0x3d868495 // str q21, [x4, #6672]
+	WORD $0x4ec67854 // zip2 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece7955 // zip2 v21.2d, v10.2d, v14.2d
+	WORD $0x3d86c094 // str q20, [x4, #6912]
+	WORD $0x3d86c495 // str q21, [x4, #6928]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4ec73874 // zip1 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf3975 // zip1 v21.2d, v11.2d, v15.2d
+	WORD $0x3d878094 // str q20, [x4, #7680]
+	WORD $0x3d878495 // str q21, [x4, #7696]
+	WORD $0x4ec77874 // zip2 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf7975 // zip2 v21.2d, v11.2d, v15.2d
+	WORD $0x3d87c094 // str q20, [x4, #7936]
+	WORD $0x3d87c495 // str q21, [x4, #7952]
+	WORD $0x3dc030b0 // ldr q16, [x5, #192]
+	WORD $0x0f08a600 // sshll v0.8h, v16.8b, #0
+	WORD $0x4f08a604 // sshll2 v4.8h, v16.16b, #0
+	WORD $0x3dc030d0 // ldr q16, [x6, #192]
+	WORD $0x0f08a601 // sshll v1.8h, v16.8b, #0
+	WORD $0x4f08a605 // sshll2 v5.8h, v16.16b, #0
+	WORD $0x3dc030f0 // ldr q16, [x7, #192]
+	WORD $0x0f08a602 // sshll v2.8h, v16.8b, #0
+	WORD $0x4f08a606 // sshll2 v6.8h, v16.16b, #0
+	WORD $0x3dc03110 // ldr q16, [x8, #192]
+	WORD $0x0f08a603 // sshll v3.8h, v16.8b, #0
+	WORD $0x4f08a607 // sshll2 v7.8h, v16.16b, #0
+	WORD $0x0f10a410 // sshll v16.4s, v0.4h, #0
+	WORD $0x0f10a431 // sshll v17.4s, v1.4h, #0
+	WORD $0x0f10a452 // sshll v18.4s, v2.4h, #0
+	WORD $0x0f10a473 // sshll v19.4s, v3.4h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d880070 // str q16, [x3, #8192]
+	WORD $0x3d882071 // str q17, [x3, #8320]
+	WORD $0x3d884072 // str q18, [x3, #8448]
+	WORD $0x3d886073 // str q19, [x3, #8576]
+	WORD $0x4f10a410 // sshll2 v16.4s, v0.8h, #0
+	WORD $0x4f10a431 // sshll2 v17.4s, v1.8h, #0
+	WORD $0x4f10a452 // sshll2 v18.4s, v2.8h, #0
+	WORD $0x4f10a473 // sshll2 v19.4s, v3.8h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d888070 // str q16, [x3, #8704]
+	WORD $0x3d88a071 // str q17, [x3, #8832]
+	WORD $0x3d88c072 // str q18, [x3, #8960]
+	WORD $0x3d88e073 // str q19, [x3, #9088]
+	WORD $0x0f10a490 // sshll v16.4s, v4.4h, #0
+	WORD $0x0f10a4b1 // sshll v17.4s, v5.4h, #0
+	WORD $0x0f10a4d2 // sshll v18.4s, v6.4h, #0
+	WORD $0x0f10a4f3 // sshll v19.4s, v7.4h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d890070 // str q16, [x3, #9216]
+	WORD $0x3d892071 // str q17, [x3, #9344]
+	WORD $0x3d894072 // str q18, [x3, #9472]
+	WORD $0x3d896073 // str q19, [x3, #9600]
+	WORD $0x4f10a490 // sshll2 v16.4s, v4.8h, #0
+	WORD $0x4f10a4b1 // sshll2 v17.4s, v5.8h, #0
+	WORD $0x4f10a4d2 // sshll2 v18.4s, v6.8h, #0
+	WORD $0x4f10a4f3 // sshll2 v19.4s, v7.8h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d898070 // str q16, [x3, #9728]
+	WORD $0x3d89a071 // str q17, [x3, #9856]
+	WORD $0x3d89c072 // str q18, [x3, #9984]
+	WORD $0x3d89e073 // str q19, [x3, #10112]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3d8a0068 // str q8, [x3, #10240]
+	WORD $0x3d8a2069 // str q9, [x3, #10368]
+	WORD $0x3d8a406a // str q10, [x3, #10496]
+	WORD $0x3d8a606b // str q11, [x3, #10624]
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3d8a806c // str q12, [x3, #10752]
+	WORD $0x3d8aa06d // str q13, [x3, #10880]
+	WORD $0x3d8ac06e // str q14, [x3, #11008]
+	WORD $0x3d8ae06f // str q15, [x3, #11136]
+	WORD $0x7d41a0a0 // ldr h0, [x5, #208]
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0x7d41a0c1 // ldr h1, [x6, #208]
+	WORD $0x0e217821 // fcvtl v1.4s, v1.4h
+	WORD $0x7d41a0e2 // ldr h2, [x7, #208]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x7d41a103 // ldr h3, [x8, #208]
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4e812814 // trn1 v20.4s, v0.4s, v1.4s
+	WORD $0x4e816815 // trn2 v21.4s, v0.4s, v1.4s
+	WORD $0x4e832856 // trn1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e836857 // trn2 v23.4s, v2.4s, v3.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa1 // zip1 v1.2d, v21.2d, v23.2d
+	WORD $0x4ed67a82 // zip2 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa3 // zip2 v3.2d, v21.2d, v23.2d
+	WORD $0x3d8b0060 // str q0, [x3, #11264]
+	WORD $0x4f00e401 // movi v1.16b, #0
+	WORD $0x3d8b2061 // str q1, [x3, #11392]
+	ADD $16, R3
+	ADD $32, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·q2kUnpackStep8(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $q2kConstants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x3dc00539 // ldr q25, [x9, #16]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3dc004b0 // ldr q16, [x5, #16]
+	WORD $0x4e391e00 // and v0.16b, v16.16b, v25.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e391c21 // and v1.16b, v1.16b, v25.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e391c42 // and v2.16b, v2.16b, v25.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x3dc004d0 // ldr q16, [x6, #16]
+	WORD $0x4e391e04 // and v4.16b, v16.16b, v25.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e391ca5 // and v5.16b, v5.16b, v25.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e391cc6 // and v6.16b, v6.16b, v25.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x3dc004f0 // ldr q16, [x7, #16]
+	WORD $0x4e391e08 // and v8.16b, v16.16b, v25.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e391d29 // and v9.16b, v9.16b, v25.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e391d4a // and v10.16b, v10.16b, v25.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x4e391e0c // and v12.16b, v16.16b, v25.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e391dad // and v13.16b, v13.16b, v25.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e391dce // and v14.16b, v14.16b, v25.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d800094 // str q20, [x4, #0]
+	WORD $0x3d800495 // str q21, [x4, #16]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d804094 // str q20, [x4, #256]
+	WORD $0x3d804495 // str q21, [x4, #272]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d820094 // str q20, [x4, #2048]
+	WORD $0x3d820495 // str q21, [x4, #2064]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d824094 // str q20, [x4, #2304]
+	WORD $0x3d824495 // str q21, [x4, #2320]
+	WORD $0x4ec63854 // zip1 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece3955 // zip1 v21.2d, v10.2d, v14.2d
+	WORD $0x3d840094 // str q20, [x4, #4096]
+	WORD $0x3d840495 // str q21, [x4, #4112]
+	WORD $0x4ec67854 // zip2 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece7955 // zip2 v21.2d, v10.2d, v14.2d
+	WORD $0x3d844094 // str q20, [x4, #4352]
+	WORD $0x3d844495 // str q21, [x4, #4368]
+	WORD $0x4ec73874 // zip1 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf3975 // zip1 v21.2d, v11.2d, v15.2d
+	WORD $0x3d860094 // str q20, [x4, #6144]
+	WORD $0x3d860495 // str q21, [x4, #6160]
+	WORD $0x4ec77874 // zip2 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf7975 // zip2 v21.2d, v11.2d, v15.2d
+	WORD $0x3d864094 // str q20, [x4, #6400]
+	WORD $0x3d864495 // str q21, [x4, #6416]
+	WORD $0x3dc008b0 // ldr q16, [x5, #32]
+	WORD $0x4e391e00 // and v0.16b, v16.16b, v25.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e391c21 // and v1.16b, v1.16b, v25.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e391c42 // and v2.16b, v2.16b, v25.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x3dc008d0 // ldr q16, [x6, #32]
+	WORD $0x4e391e04 // and v4.16b, v16.16b, v25.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e391ca5 // and v5.16b, v5.16b, v25.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e391cc6 // and v6.16b, v6.16b, v25.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x3dc008f0 // ldr q16, [x7, #32]
+	WORD $0x4e391e08 // and v8.16b, v16.16b, v25.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e391d29 // and v9.16b, v9.16b, v25.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e391d4a // and v10.16b, v10.16b, v25.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x3dc00910 // ldr q16, [x8, #32]
+	WORD $0x4e391e0c // and v12.16b, v16.16b, v25.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e391dad // and v13.16b, v13.16b, v25.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e391dce // and v14.16b, v14.16b, v25.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d808094 // str q20, [x4, #512]
+	WORD $0x3d808495 // str q21, [x4, #528]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d80c094 // str q20, [x4, #768]
+	WORD $0x3d80c495 // str q21, [x4, #784]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d828094 // str q20, [x4, #2560]
+	WORD $0x3d828495 // str q21, [x4, #2576]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d82c094 // str q20, [x4, #2816]
+	WORD $0x3d82c495 // str q21, [x4, #2832]
+	WORD $0x4ec63854 // zip1 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece3955 // zip1 v21.2d, v10.2d, v14.2d
+	WORD $0x3d848094 // str q20, [x4, #4608]
+	WORD $0x3d848495 // str q21, [x4, #4624]
+	WORD $0x4ec67854 // zip2 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece7955 // zip2 v21.2d, v10.2d, v14.2d
+	WORD $0x3d84c094 // str q20, [x4, #4864]
+	WORD $0x3d84c495 // str q21, [x4, #4880]
+	WORD $0x4ec73874 // zip1 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf3975 // zip1 v21.2d, v11.2d, v15.2d
+	WORD $0x3d868094 // str q20, [x4, #6656]
+	WORD $0x3d868495 // str q21, [x4, #6672]
+	WORD $0x4ec77874 // zip2 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf7975 // zip2 v21.2d, v11.2d, v15.2d
+	WORD $0x3d86c094 // str q20, [x4, #6912]
+	WORD $0x3d86c495 // str q21, [x4, #6928]
+	WORD $0x3dc00cb0 // ldr q16, [x5, #48]
+	WORD $0x4e391e00 // and v0.16b, v16.16b, v25.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e391c21 // and v1.16b, v1.16b, v25.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e391c42 // and v2.16b, v2.16b, v25.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x3dc00cd0 // ldr q16, [x6, #48]
+	WORD $0x4e391e04 // and v4.16b, v16.16b, v25.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e391ca5 // and v5.16b, v5.16b, v25.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e391cc6 // and v6.16b, v6.16b, v25.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x3dc00cf0 // ldr q16, [x7, #48]
+	WORD $0x4e391e08 // and v8.16b, v16.16b, v25.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e391d29 // and v9.16b, v9.16b, v25.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e391d4a // and v10.16b, v10.16b, v25.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x3dc00d10 // ldr q16, [x8, #48]
+	WORD $0x4e391e0c // and v12.16b, v16.16b, v25.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e391dad // and v13.16b, v13.16b, v25.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e391dce // and v14.16b, v14.16b, v25.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d810094 // str q20, [x4, #1024]
+	WORD $0x3d810495 // str q21, [x4, #1040]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d814094 // str q20, [x4, #1280]
+	WORD $0x3d814495 // str q21, [x4, #1296]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d830094 // str q20, [x4, #3072]
+	WORD $0x3d830495 // str q21, [x4, #3088]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d834094 // str q20, [x4, #3328]
+	WORD $0x3d834495 // str q21, [x4, #3344]
+	WORD $0x4ec63854 // zip1 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece3955 // zip1 v21.2d, v10.2d, v14.2d
+	WORD $0x3d850094 // str q20, [x4, #5120]
+	WORD $0x3d850495 // str q21, [x4, #5136]
+	WORD $0x4ec67854 // zip2 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece7955 // zip2 v21.2d, v10.2d, v14.2d
+	WORD $0x3d854094 // str q20, [x4, #5376]
+	WORD $0x3d854495 // str q21, [x4, #5392]
+	WORD $0x4ec73874 // zip1 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf3975 // zip1 v21.2d, v11.2d, v15.2d
+	WORD $0x3d870094 // str q20, [x4, #7168]
+	WORD $0x3d870495 // str q21, [x4, #7184]
+	WORD $0x4ec77874 // zip2 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf7975 // zip2 v21.2d, v11.2d, v15.2d
+	WORD $0x3d874094 // str q20, [x4, #7424]
+	WORD $0x3d874495 // str q21, [x4, #7440]
+	WORD $0x3dc010b0 // ldr q16, [x5, #64]
+	WORD $0x4e391e00 // and v0.16b, v16.16b, v25.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e391c21 // and v1.16b, v1.16b, v25.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e391c42 // and v2.16b, v2.16b, v25.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x3dc010d0 // ldr q16, [x6, #64]
+	WORD $0x4e391e04 // and v4.16b, v16.16b, v25.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e391ca5 // and v5.16b, v5.16b, v25.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e391cc6 // and v6.16b, v6.16b, v25.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x3dc010f0 // ldr q16, [x7, #64]
+	WORD $0x4e391e08 // and v8.16b, v16.16b, v25.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e391d29 // and v9.16b, v9.16b, v25.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e391d4a // and v10.16b, v10.16b, v25.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x3dc01110 // ldr q16, [x8, #64]
+	WORD $0x4e391e0c // and v12.16b, v16.16b, v25.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e391dad // and v13.16b, v13.16b, v25.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e391dce // and v14.16b, v14.16b, v25.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d818094 // str q20, [x4, #1536]
+	WORD $0x3d818495 // str q21, [x4, #1552]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d81c094 // str q20, [x4, #1792]
+	WORD $0x3d81c495 // str q21, [x4, #1808]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d838094 // str q20, [x4, #3584]
+	WORD $0x3d838495 // str q21, [x4, #3600]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d83c094 // str q20, [x4, #3840]
+	WORD $0x3d83c495 // str q21, [x4, #3856]
+	WORD $0x4ec63854 // zip1 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece3955 // zip1 v21.2d, v10.2d, v14.2d
+	WORD $0x3d858094 // str q20, [x4, #5632]
+	WORD $0x3d858495 // str q21, [x4, #5648]
+	WORD $0x4ec67854 // zip2 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece7955 // zip2 v21.2d, v10.2d, v14.2d
+	WORD $0x3d85c094 // str q20, [x4, #5888]
+	WORD $0x3d85c495 // str q21, [x4, #5904]
+	WORD $0x4ec73874 // zip1 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf3975 // zip1 v21.2d, v11.2d, v15.2d
+	WORD $0x3d878094 // str q20, [x4, #7680]
+	WORD $0x3d878495 // str q21, [x4, #7696]
+	WORD $0x4ec77874 // zip2 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf7975 // zip2 v21.2d, v11.2d, v15.2d
+	WORD $0x3d87c094 // str q20, [x4, #7936]
+	WORD $0x3d87c495 // str q21, [x4, #7952]
+	WORD $0x3dc000b0 // ldr q16, [x5, #0]
+	WORD $0x4e381e11 // and v17.16b, v16.16b, v24.16b
+	WORD $0x6f0c0610 // ushr v16.16b, v16.16b, #4
+	WORD $0x2f08a620 // ushll v0.8h, v17.8b, #0
+	WORD $0x6f08a624 // ushll2 v4.8h, v17.16b, #0
+	WORD $0x2f08a608 // ushll v8.8h, v16.8b, #0
+	WORD $0x6f08a60c // ushll2 v12.8h, v16.16b, #0
+	WORD $0x3dc000d0 // ldr q16, [x6, #0]
+	WORD $0x4e381e11 // and v17.16b, v16.16b, v24.16b
+	WORD $0x6f0c0610 // ushr v16.16b, v16.16b, #4
+	WORD $0x2f08a621 // ushll v1.8h, v17.8b, #0
+	WORD $0x6f08a625 // ushll2 v5.8h, v17.16b, #0
+	WORD $0x2f08a609 // ushll v9.8h, v16.8b, #0
+	WORD $0x6f08a60d // ushll2 v13.8h, v16.16b, #0
+	WORD $0x3dc000f0 // ldr q16, [x7, #0]
+	WORD $0x4e381e11 // and v17.16b, v16.16b, v24.16b
+	WORD $0x6f0c0610 // ushr v16.16b, v16.16b, #4
+	WORD $0x2f08a622 // ushll v2.8h, v17.8b, #0
+	WORD $0x6f08a626 // ushll2 v6.8h, v17.16b, #0
+	WORD $0x2f08a60a // ushll v10.8h, v16.8b, #0
+	WORD $0x6f08a60e // ushll2 v14.8h, v16.16b, #0
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x4e381e11 // and v17.16b, v16.16b, v24.16b
+	WORD $0x6f0c0610 // ushr v16.16b, v16.16b, #4
+	WORD $0x2f08a623 // ushll v3.8h, v17.8b, #0
+	WORD $0x6f08a627 // ushll2 v7.8h, v17.16b, #0
+	WORD $0x2f08a60b // ushll v11.8h, v16.8b, #0
+	WORD $0x6f08a60f // ushll2 v15.8h, v16.16b, #0
+	WORD $0x0f10a410 // sshll v16.4s, v0.4h, #0
+	WORD $0x0f10a431 // sshll v17.4s, v1.4h, #0
+	WORD $0x0f10a452 // sshll v18.4s, v2.4h, #0
+	WORD $0x0f10a473 // sshll v19.4s, v3.4h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d880070 // str q16, [x3, #8192]
+	WORD $0x3d882071 // str q17, [x3, #8320]
+	WORD $0x3d888072 // str q18, [x3, #8704]
+	WORD $0x3d88a073 // str q19, [x3, #8832]
+	WORD $0x4f10a410 // sshll2 v16.4s, v0.8h, #0
+	WORD $0x4f10a431 // sshll2 v17.4s, v1.8h, #0
+	WORD $0x4f10a452 // sshll2 v18.4s, v2.8h, #0
+	WORD $0x4f10a473 // sshll2 v19.4s, v3.8h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d890070 // str q16, [x3, #9216]
+	WORD $0x3d892071 // str q17, [x3, #9344]
+	WORD $0x3d898072 // str q18, [x3, #9728]
+	WORD $0x3d89a073 // str q19, [x3, #9856]
+	WORD $0x0f10a490 // sshll v16.4s, v4.4h, #0
+	WORD $0x0f10a4b1 // sshll v17.4s, v5.4h, #0
+	WORD $0x0f10a4d2 // sshll v18.4s, v6.4h, #0
+	WORD $0x0f10a4f3 // sshll v19.4s, v7.4h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d884070 // str q16, [x3, #8448]
+	WORD $0x3d886071 // str q17, [x3, #8576]
+	WORD $0x3d88c072 // str q18, [x3, #8960]
+	WORD $0x3d88e073 // str q19, [x3, #9088]
+	WORD $0x4f10a490 // sshll2 v16.4s, v4.8h, #0
+	WORD $0x4f10a4b1 // sshll2 v17.4s, v5.8h, #0
+	WORD $0x4f10a4d2 // sshll2 v18.4s, v6.8h, #0
+	WORD $0x4f10a4f3 // sshll2 v19.4s, v7.8h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d894070 // str q16, [x3, #9472]
+	WORD $0x3d896071 // str q17, [x3, #9600]
+	WORD $0x3d89c072 // str q18, [x3, #9984]
+	WORD $0x3d89e073 // str q19, [x3, #10112]
+	WORD $0x4e892914 // trn1 v20.4s, v8.4s, v9.4s
+	WORD $0x4e896915 // trn2 v21.4s, v8.4s, v9.4s
+	WORD $0x4e8b2956 // trn1 v22.4s, v10.4s, v11.4s
+	WORD $0x4e8b6957 // trn2 v23.4s, v10.4s, v11.4s
+	WORD $0x4ed63a88 // zip1 v8.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa9 // zip1 v9.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8a // zip2 v10.2d, v20.2d, v22.2d
+	WORD $0x4ed77aab // zip2 v11.2d, v21.2d, v23.2d
+	WORD $0x3d8a0068 // str q8, [x3, #10240]
+	WORD $0x3d8a2069 // str q9, [x3, #10368]
+	WORD $0x3d8a406a // str q10, [x3, #10496]
+	WORD $0x3d8a606b // str q11, [x3, #10624]
+	WORD $0x4e8d2994 // trn1 v20.4s, v12.4s, v13.4s
+	WORD $0x4e8d6995 // trn2 v21.4s, v12.4s, v13.4s
+	WORD $0x4e8f29d6 // trn1 v22.4s, v14.4s, v15.4s
+	WORD $0x4e8f69d7 // trn2 v23.4s, v14.4s, v15.4s
+	WORD $0x4ed63a8c // zip1 v12.2d, v20.2d, v22.2d
+	WORD $0x4ed73aad // zip1 v13.2d, v21.2d, v23.2d
+	WORD $0x4ed67a8e // zip2 v14.2d, v20.2d, v22.2d
+	WORD $0x4ed77aaf // zip2 v15.2d, v21.2d, v23.2d
+	WORD $0x3d8a806c // str q12, [x3, #10752]
+	WORD $0x3d8aa06d // str q13, [x3, #10880]
+	WORD $0x3d8ac06e // str q14, [x3, #11008]
+	WORD $0x3d8ae06f // str q15, [x3, #11136]
+	WORD $0xbd4050a0 // ldr s0, [x5, #80]
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0xbd4050c1 // ldr s1, [x6, #80]
+	WORD $0x0e217821 // fcvtl v1.4s, v1.4h
+	WORD $0xbd4050e2 // ldr s2, [x7, #80]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0xbd405103 // ldr s3, [x8, #80]
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4e812814 // trn1 v20.4s, v0.4s, v1.4s
+	WORD $0x4e816815 // trn2 v21.4s, v0.4s, v1.4s
+	WORD $0x4e832856 // trn1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e836857 // trn2 v23.4s, v2.4s, v3.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa1 // zip1 v1.2d, v21.2d, v23.2d
+	WORD $0x4ed67a82 // zip2 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa3 // zip2 v3.2d, v21.2d, v23.2d
+	WORD $0x3d8b0060 // str q0, [x3, #11264]
+	WORD $0x3d8b2061 // str q1, [x3, #11392]
+	ADD $16, R3
+	ADD $32, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·q3kUnpackStep8(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $q3kConstants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x3dc00539 // ldr q25, [x9, #16]
+	WORD $0x3dc0093a // ldr q26, [x9, #32]
+	WORD $0x3dc00d3b // ldr q27, [x9, #48]
+	WORD $0x3dc0113c // ldr q28, [x9, #64]
+	WORD $0x3dc0153d // ldr q29, [x9, #80]
+	WORD $0x3dc0193e // ldr q30, [x9, #96]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3dc008b0 // ldr q16, [x5, #32]
+	WORD $0x3dc000b1 // ldr q17, [x5, #0]
+	WORD $0x4e3e1e00 // and v0.16b, v16.16b, v30.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3e1c21 // and v1.16b, v1.16b, v30.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3e1c42 // and v2.16b, v2.16b, v30.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc008d0 // ldr q16, [x6, #32]
+	WORD $0x3dc000d1 // ldr q17, [x6, #0]
+	WORD $0x4e3e1e04 // and v4.16b, v16.16b, v30.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3e1ca5 // and v5.16b, v5.16b, v30.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3e1cc6 // and v6.16b, v6.16b, v30.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3dc008f0 // ldr q16, [x7, #32]
+	WORD $0x3dc000f1 // ldr q17, [x7, #0]
+	WORD $0x4e3e1e08 // and v8.16b, v16.16b, v30.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e3e1d29 // and v9.16b, v9.16b, v30.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e3e1d4a // and v10.16b, v10.16b, v30.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d4a // orr v10.16b, v10.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d6b // orr v11.16b, v11.16b, v18.16b
+	WORD $0x3dc00910 // ldr q16, [x8, #32]
+	WORD $0x3dc00111 // ldr q17, [x8, #0]
+	WORD $0x4e3e1e0c // and v12.16b, v16.16b, v30.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e3e1dad // and v13.16b, v13.16b, v30.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21dce // orr v14.16b, v14.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21def // orr v15.16b, v15.16b, v18.16b
+	WORD $0x4f00e490 // movi v16.16b, #4
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d800094 // str q20, [x4, #0]
+	WORD $0x3d800495 // str q21, [x4, #16]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d804094 // str q20, [x4, #256]
+	WORD $0x3d804495 // str q21, [x4, #272]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d820094 // str q20, [x4, #2048]
+	WORD $0x3d820495 // str q21, [x4, #2064]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d824094 // str q20, [x4, #2304]
+	WORD $0x3d824495 // str q21, [x4, #2320]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4ec63854 // zip1 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece3955 // zip1 v21.2d, v10.2d, v14.2d
+	WORD $0x3d840094 // str q20, [x4, #4096]
+	WORD $0x3d840495 // str q21, [x4, #4112]
+	WORD $0x4ec67854 // zip2 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece7955 // zip2 v21.2d, v10.2d, v14.2d
+	WORD $0x3d844094 // str q20, [x4, #4352]
+	WORD $0x3d844495 // str q21, [x4, #4368]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4ec73874 // zip1 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf3975 // zip1 v21.2d, v11.2d, v15.2d
+	WORD $0x3d860094 // str q20, [x4, #6144]
+	WORD $0x3d860495 // str q21, [x4, #6160]
+	WORD $0x4ec77874 // zip2 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf7975 // zip2 v21.2d, v11.2d, v15.2d
+	WORD $0x3d864094 // str q20, [x4, #6400]
+	WORD $0x3d864495 // str q21, [x4, #6416]
+	WORD $0x3dc00cb0 // ldr q16, [x5, #48]
+	WORD $0x3dc004b1 // ldr q17, [x5, #16]
+	WORD $0x4e3e1e00 // and v0.16b, v16.16b, v30.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3e1c21 // and v1.16b, v1.16b, v30.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3e1c42 // and v2.16b, v2.16b, v30.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc00cd0 // ldr q16, [x6, #48]
+	WORD $0x3dc004d1 // ldr q17, [x6, #16]
+	WORD $0x4e3e1e04 // and v4.16b, v16.16b, v30.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3e1ca5 // and v5.16b, v5.16b, v30.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3e1cc6 // and v6.16b, v6.16b, v30.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3dc00cf0 // ldr q16, [x7, #48]
+	WORD $0x3dc004f1 // ldr q17, [x7, #16]
+	WORD $0x4e3e1e08 // and v8.16b, v16.16b, v30.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e3e1d29 // and v9.16b, v9.16b, v30.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e3e1d4a // and v10.16b, v10.16b, v30.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d4a // orr v10.16b, v10.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d6b // orr v11.16b, v11.16b, v18.16b
+	WORD $0x3dc00d10 // ldr q16, [x8, #48]
+	WORD $0x3dc00511 // ldr q17, [x8, #16]
+	WORD $0x4e3e1e0c // and v12.16b, v16.16b, v30.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e3e1dad // and v13.16b, v13.16b, v30.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x4f0a5632 // shl v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x4f095632 // shl v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x4eb11e32 // orr v18.16b, v17.16b, v17.16b
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21dce // orr v14.16b, v14.16b, v18.16b
+	WORD $0x6f0f0632 // ushr v18.16b, v17.16b, #1
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21def // orr v15.16b, v15.16b, v18.16b
+	WORD $0x4f00e490 // movi v16.16b, #4
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d808094 // str q20, [x4, #512]
+	WORD $0x3d808495 // str q21, [x4, #528]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d80c094 // str q20, [x4, #768]
+	WORD $0x3d80c495 // str q21, [x4, #784]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d828094 // str q20, [x4, #2560]
+	WORD $0x3d828495 // str q21, [x4, #2576]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d82c094 // str q20, [x4, #2816]
+	WORD $0x3d82c495 // str q21, [x4, #2832]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4ec63854 // zip1 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece3955 // zip1 v21.2d, v10.2d, v14.2d
+	WORD $0x3d848094 // str q20, [x4, #4608]
+	WORD $0x3d848495 // str q21, [x4, #4624]
+	WORD $0x4ec67854 // zip2 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece7955 // zip2 v21.2d, v10.2d, v14.2d
+	WORD $0x3d84c094 // str q20, [x4, #4864]
+	WORD $0x3d84c495 // str q21, [x4, #4880]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4ec73874 // zip1 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf3975 // zip1 v21.2d, v11.2d, v15.2d
+	WORD $0x3d868094 // str q20, [x4, #6656]
+	WORD $0x3d868495 // str q21, [x4, #6672]
+	WORD $0x4ec77874 // zip2 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf7975 // zip2 v21.2d, v11.2d, v15.2d
+	WORD $0x3d86c094 // str q20, [x4, #6912]
+	WORD $0x3d86c495 // str q21, [x4, #6928]
+	WORD $0x3dc010b0 // ldr q16, [x5, #64]
+	WORD $0x3dc000b1 // ldr q17, [x5, #0]
+	WORD $0x4e3e1e00 // and v0.16b, v16.16b, v30.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3e1c21 // and v1.16b, v1.16b, v30.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3e1c42 // and v2.16b, v2.16b, v30.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0632 // ushr v18.16b, v17.16b, #4
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0b0632 // ushr v18.16b, v17.16b, #5
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc010d0 // ldr q16, [x6, #64]
+	WORD $0x3dc000d1 // ldr q17, [x6, #0]
+	WORD $0x4e3e1e04 // and v4.16b, v16.16b, v30.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3e1ca5 // and v5.16b, v5.16b, v30.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3e1cc6 // and v6.16b, v6.16b, v30.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0632 // ushr v18.16b, v17.16b, #4
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0b0632 // ushr v18.16b, v17.16b, #5
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3dc010f0 // ldr q16, [x7, #64]
+	WORD $0x3dc000f1 // ldr q17, [x7, #0]
+	WORD $0x4e3e1e08 // and v8.16b, v16.16b, v30.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e3e1d29 // and v9.16b, v9.16b, v30.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e3e1d4a // and v10.16b, v10.16b, v30.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x6f0c0632 // ushr v18.16b, v17.16b, #4
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d4a // orr v10.16b, v10.16b, v18.16b
+	WORD $0x6f0b0632 // ushr v18.16b, v17.16b, #5
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d6b // orr v11.16b, v11.16b, v18.16b
+	WORD $0x3dc01110 // ldr q16, [x8, #64]
+	WORD $0x3dc00111 // ldr q17, [x8, #0]
+	WORD $0x4e3e1e0c // and v12.16b, v16.16b, v30.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e3e1dad // and v13.16b, v13.16b, v30.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x6f0c0632 // ushr v18.16b, v17.16b, #4
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21dce // orr v14.16b, v14.16b, v18.16b
+	WORD $0x6f0b0632 // ushr v18.16b, v17.16b, #5
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21def // orr v15.16b, v15.16b, v18.16b
+	WORD $0x4f00e490 // movi v16.16b, #4
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d810094 // str q20, [x4, #1024]
+	WORD $0x3d810495 // str q21, [x4, #1040]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d814094 // str q20, [x4, #1280]
+	WORD $0x3d814495 // str q21, [x4, #1296]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d830094 // str q20, [x4, #3072]
+	WORD $0x3d830495 // str q21, [x4, #3088]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d834094 // str q20, [x4, #3328]
+	WORD $0x3d834495 // str q21, [x4, #3344]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4ec63854 // zip1 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece3955 // zip1 v21.2d, v10.2d, v14.2d
+	WORD $0x3d850094 // str q20, [x4, #5120]
+	WORD $0x3d850495 // str q21, [x4, #5136]
+	WORD $0x4ec67854 // zip2 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece7955 // zip2 v21.2d, v10.2d, v14.2d
+	WORD $0x3d854094 // str q20, [x4, #5376]
+	WORD $0x3d854495 // str q21, [x4, #5392]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4ec73874 // zip1 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf3975 // zip1 v21.2d, v11.2d, v15.2d
+	WORD $0x3d870094 // str q20, [x4, #7168]
+	WORD $0x3d870495 // str q21, [x4, #7184]
+	WORD $0x4ec77874 // zip2 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf7975 // zip2 v21.2d, v11.2d, v15.2d
+	WORD $0x3d874094 // str q20, [x4, #7424]
+	WORD $0x3d874495 // str q21, [x4, #7440]
+	WORD $0x3dc014b0 // ldr q16, [x5, #80]
+	WORD $0x3dc004b1 // ldr q17, [x5, #16]
+	WORD $0x4e3e1e00 // and v0.16b, v16.16b, v30.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e3e1c21 // and v1.16b, v1.16b, v30.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e3e1c42 // and v2.16b, v2.16b, v30.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c00 // orr v0.16b, v0.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c21 // orr v1.16b, v1.16b, v18.16b
+	WORD $0x6f0c0632 // ushr v18.16b, v17.16b, #4
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c42 // orr v2.16b, v2.16b, v18.16b
+	WORD $0x6f0b0632 // ushr v18.16b, v17.16b, #5
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c63 // orr v3.16b, v3.16b, v18.16b
+	WORD $0x3dc014d0 // ldr q16, [x6, #80]
+	WORD $0x3dc004d1 // ldr q17, [x6, #16]
+	WORD $0x4e3e1e04 // and v4.16b, v16.16b, v30.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e3e1ca5 // and v5.16b, v5.16b, v30.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e3e1cc6 // and v6.16b, v6.16b, v30.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21c84 // orr v4.16b, v4.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21ca5 // orr v5.16b, v5.16b, v18.16b
+	WORD $0x6f0c0632 // ushr v18.16b, v17.16b, #4
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21cc6 // orr v6.16b, v6.16b, v18.16b
+	WORD $0x6f0b0632 // ushr v18.16b, v17.16b, #5
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21ce7 // orr v7.16b, v7.16b, v18.16b
+	WORD $0x3dc014f0 // ldr q16, [x7, #80]
+	WORD $0x3dc004f1 // ldr q17, [x7, #16]
+	WORD $0x4e3e1e08 // and v8.16b, v16.16b, v30.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e3e1d29 // and v9.16b, v9.16b, v30.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e3e1d4a // and v10.16b, v10.16b, v30.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d29 // orr v9.16b, v9.16b, v18.16b
+	WORD $0x6f0c0632 // ushr v18.16b, v17.16b, #4
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d4a // orr v10.16b, v10.16b, v18.16b
+	WORD $0x6f0b0632 // ushr v18.16b, v17.16b, #5
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d6b // orr v11.16b, v11.16b, v18.16b
+	WORD $0x3dc01510 // ldr q16, [x8, #80]
+	WORD $0x3dc00511 // ldr q17, [x8, #16]
+	WORD $0x4e3e1e0c // and v12.16b, v16.16b, v30.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e3e1dad // and v13.16b, v13.16b, v30.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e3e1dce // and v14.16b, v14.16b, v30.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4f00e493 // movi v19.16b, #4
+	WORD $0x6f0e0632 // ushr v18.16b, v17.16b, #2
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d8c // orr v12.16b, v12.16b, v18.16b
+	WORD $0x6f0d0632 // ushr v18.16b, v17.16b, #3
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21dad // orr v13.16b, v13.16b, v18.16b
+	WORD $0x6f0c0632 // ushr v18.16b, v17.16b, #4
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21dce // orr v14.16b, v14.16b, v18.16b
+	WORD $0x6f0b0632 // ushr v18.16b, v17.16b, #5
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21def // orr v15.16b, v15.16b, v18.16b
+	WORD $0x4f00e490 // movi v16.16b, #4
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d818094 // str q20, [x4, #1536]
+	WORD $0x3d818495 // str q21, [x4, #1552]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d81c094 // str q20, [x4, #1792]
+	WORD $0x3d81c495 // str q21, [x4, #1808]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d838094 // str q20, [x4, #3584]
+	WORD $0x3d838495 // str q21, [x4, #3600]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d83c094 // str q20, [x4, #3840]
+	WORD $0x3d83c495 // str q21, [x4, #3856]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4ec63854 // zip1 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece3955 // zip1 v21.2d, v10.2d, v14.2d
+	WORD $0x3d858094 // str q20, [x4, #5632]
+	WORD $0x3d858495 // str q21, [x4, #5648]
+	WORD $0x4ec67854 // zip2 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece7955 // zip2 v21.2d, v10.2d, v14.2d
+	WORD $0x3d85c094 // str q20, [x4, #5888]
+	WORD $0x3d85c495 // str q21, [x4, #5904]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4ec73874 // zip1 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf3975 // zip1 v21.2d, v11.2d, v15.2d
+	WORD $0x3d878094 // str q20, [x4, #7680]
+	WORD $0x3d878495 // str q21, [x4, #7696]
+	WORD $0x4ec77874 // zip2 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf7975 // zip2 v21.2d, v11.2d, v15.2d
+	WORD $0x3d87c094 // str q20, [x4, #7936]
+	WORD $0x3d87c495 // str q21, [x4, #7952]
+	WORD $0x3cc5e0b0 // ldur q16, [x5, #94]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e3a4631 // ushl v17.16b, v17.16b, v26.16b
+	WORD $0x4e3c1e31 // and v17.16b, v17.16b, v28.16b
+	WORD $0x4e190210 // tbl v16.16b, {v16.16b}, v25.16b
+	WORD $0x6e3b4610 // ushl v16.16b, v16.16b, v27.16b
+	WORD $0x4e3d1e10 // and v16.16b, v16.16b, v29.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x4f01e411 // movi v17.16b, #32
+	WORD $0x6e318610 // sub v16.16b, v16.16b, v17.16b
+	WORD $0x0f08a600 // sshll v0.8h, v16.8b, #0
+	WORD $0x4f08a604 // sshll2 v4.8h, v16.16b, #0
+	WORD $0x3cc5e0d0 // ldur q16, [x6, #94]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e3a4631 // ushl v17.16b, v17.16b, v26.16b
+	WORD $0x4e3c1e31 // and v17.16b, v17.16b, v28.16b
+	WORD $0x4e190210 // tbl v16.16b, {v16.16b}, v25.16b
+	WORD $0x6e3b4610 // ushl v16.16b, v16.16b, v27.16b
+	WORD $0x4e3d1e10 // and v16.16b, v16.16b, v29.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x4f01e411 // movi v17.16b, #32
+	WORD $0x6e318610 // sub v16.16b, v16.16b, v17.16b
+	WORD $0x0f08a601 // sshll v1.8h, v16.8b, #0
+	WORD $0x4f08a605 // sshll2 v5.8h, v16.16b, #0
+	WORD $0x3cc5e0f0 // ldur q16, [x7, #94]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e3a4631 // ushl v17.16b, v17.16b, v26.16b
+	WORD $0x4e3c1e31 // and v17.16b, v17.16b, v28.16b
+	WORD $0x4e190210 // tbl v16.16b, {v16.16b}, v25.16b
+	WORD $0x6e3b4610 // ushl v16.16b, v16.16b, v27.16b
+	WORD $0x4e3d1e10 // and v16.16b, v16.16b, v29.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x4f01e411 // movi v17.16b, #32
+	WORD $0x6e318610 // sub v16.16b, v16.16b, v17.16b
+	WORD $0x0f08a602 // sshll v2.8h, v16.8b, #0
+	WORD $0x4f08a606 // sshll2 v6.8h, v16.16b, #0
+	WORD $0x3cc5e110 // ldur q16, [x8, #94]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e3a4631 // ushl v17.16b, v17.16b, v26.16b
+	WORD $0x4e3c1e31 // and v17.16b, v17.16b, v28.16b
+	WORD $0x4e190210 // tbl v16.16b, {v16.16b}, v25.16b
+	WORD $0x6e3b4610 // ushl v16.16b, v16.16b, v27.16b
+	WORD $0x4e3d1e10 // and v16.16b, v16.16b, v29.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x4f01e411 // movi v17.16b, #32
+	WORD $0x6e318610 // sub v16.16b, v16.16b, v17.16b
+	WORD $0x0f08a603 // sshll v3.8h, v16.8b, #0
+	WORD $0x4f08a607 // sshll2 v7.8h, v16.16b, #0
+	WORD $0x0f10a410 // sshll v16.4s, v0.4h, #0
+	WORD $0x0f10a431 // sshll v17.4s, v1.4h, #0
+	WORD $0x0f10a452 // sshll v18.4s, v2.4h, #0
+	WORD $0x0f10a473 // sshll v19.4s, v3.4h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d880070 // str q16, [x3, #8192]
+	WORD $0x3d882071 // str q17, [x3, #8320]
+	WORD $0x3d888072 // str q18, [x3, #8704]
+	WORD $0x3d88a073 // str q19, [x3, #8832]
+	WORD $0x4f10a410 // sshll2 v16.4s, v0.8h, #0
+	WORD $0x4f10a431 // sshll2 v17.4s, v1.8h, #0
+	WORD $0x4f10a452 // sshll2 v18.4s, v2.8h, #0
+	WORD $0x4f10a473 // sshll2 v19.4s, v3.8h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d890070 // str q16, [x3, #9216]
+	WORD $0x3d892071 // str q17, [x3, #9344]
+	WORD $0x3d898072 // str q18, [x3, #9728]
+	WORD $0x3d89a073 // str q19, [x3, #9856]
+	WORD $0x0f10a490 // sshll v16.4s, v4.4h, #0
+	WORD $0x0f10a4b1 // sshll v17.4s, v5.4h, #0
+	WORD $0x0f10a4d2 // sshll v18.4s, v6.4h, #0
+	WORD $0x0f10a4f3 // sshll v19.4s, v7.4h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d884070 // str q16, [x3, #8448]
+	WORD $0x3d886071 // str q17, [x3, #8576]
+	WORD $0x3d88c072 // str q18, [x3, #8960]
+	WORD $0x3d88e073 // str q19, [x3, #9088]
+	WORD $0x4f10a490 // sshll2 v16.4s, v4.8h, #0
+	WORD $0x4f10a4b1 // sshll2 v17.4s, v5.8h, #0
+	WORD $0x4f10a4d2 // sshll2 v18.4s, v6.8h, #0
+	WORD $0x4f10a4f3 // sshll2 v19.4s, v7.8h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d894070 // str q16, [x3, #9472]
+	WORD $0x3d896071 // str q17, [x3, #9600]
+	WORD $0x3d89c072 // str q18, [x3, #9984]
+	WORD $0x3d89e073 // str q19, [x3, #10112]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3d8a0068 // str q8, [x3, #10240]
+	WORD $0x3d8a2069 // str q9, [x3, #10368]
+	WORD $0x3d8a406a // str q10, [x3, #10496]
+	WORD $0x3d8a606b // str q11, [x3, #10624]
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3d8a806c // str q12, [x3, #10752]
+	WORD $0x3d8aa06d // str q13, [x3, #10880]
+	WORD $0x3d8ac06e // str q14, [x3, #11008]
+	WORD $0x3d8ae06f // str q15, [x3, #11136]
+	WORD $0x7d40d8a0 // ldr h0, [x5, #108]
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0x7d40d8c1 // ldr h1, [x6, #108]
+	WORD $0x0e217821 // fcvtl v1.4s, v1.4h
+	WORD $0x7d40d8e2 // ldr h2, [x7, #108]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x7d40d903 // ldr h3, [x8, #108]
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4e812814 // trn1 v20.4s, v0.4s, v1.4s
+	WORD $0x4e816815 // trn2 v21.4s, v0.4s, v1.4s
+	WORD $0x4e832856 // trn1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e836857 // trn2 v23.4s, v2.4s, v3.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa1 // zip1 v1.2d, v21.2d, v23.2d
+	WORD $0x4ed67a82 // zip2 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa3 // zip2 v3.2d, v21.2d, v23.2d
+	WORD $0x3d8b0060 // str q0, [x3, #11264]
+	WORD $0x4f00e401 // movi v1.16b, #0
+	WORD $0x3d8b2061 // str q1, [x3, #11392]
+	ADD $16, R3
+	ADD $32, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·tq20UnpackStep8(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $tq20Constants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3dc000b0 // ldr q16, [x5, #0]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e381c21 // and v1.16b, v1.16b, v24.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e381c42 // and v2.16b, v2.16b, v24.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x3dc000d0 // ldr q16, [x6, #0]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e381ca5 // and v5.16b, v5.16b, v24.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e381cc6 // and v6.16b, v6.16b, v24.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x3dc000f0 // ldr q16, [x7, #0]
+	WORD $0x4e381e08 // and v8.16b, v16.16b, v24.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e381d29 // and v9.16b, v9.16b, v24.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e381d4a // and v10.16b, v10.16b, v24.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x3dc00110 // ldr q16, [x8, #0]
+	WORD $0x4e381e0c // and v12.16b, v16.16b, v24.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e381dad // and v13.16b, v13.16b, v24.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e381dce // and v14.16b, v14.16b, v24.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4f00e430 // movi v16.16b, #1
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d800094 // str q20, [x4, #0]
+	WORD $0x3d800495 // str q21, [x4, #16]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d804094 // str q20, [x4, #256]
+	WORD $0x3d804495 // str q21, [x4, #272]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d820094 // str q20, [x4, #2048]
+	WORD $0x3d820495 // str q21, [x4, #2064]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d824094 // str q20, [x4, #2304]
+	WORD $0x3d824495 // str q21, [x4, #2320]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4ec63854 // zip1 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece3955 // zip1 v21.2d, v10.2d, v14.2d
+	WORD $0x3d840094 // str q20, [x4, #4096]
+	WORD $0x3d840495 // str q21, [x4, #4112]
+	WORD $0x4ec67854 // zip2 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece7955 // zip2 v21.2d, v10.2d, v14.2d
+	WORD $0x3d844094 // str q20, [x4, #4352]
+	WORD $0x3d844495 // str q21, [x4, #4368]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4ec73874 // zip1 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf3975 // zip1 v21.2d, v11.2d, v15.2d
+	WORD $0x3d860094 // str q20, [x4, #6144]
+	WORD $0x3d860495 // str q21, [x4, #6160]
+	WORD $0x4ec77874 // zip2 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf7975 // zip2 v21.2d, v11.2d, v15.2d
+	WORD $0x3d864094 // str q20, [x4, #6400]
+	WORD $0x3d864495 // str q21, [x4, #6416]
+	WORD $0x3dc004b0 // ldr q16, [x5, #16]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e381c21 // and v1.16b, v1.16b, v24.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e381c42 // and v2.16b, v2.16b, v24.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x3dc004d0 // ldr q16, [x6, #16]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e381ca5 // and v5.16b, v5.16b, v24.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e381cc6 // and v6.16b, v6.16b, v24.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x3dc004f0 // ldr q16, [x7, #16]
+	WORD $0x4e381e08 // and v8.16b, v16.16b, v24.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e381d29 // and v9.16b, v9.16b, v24.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e381d4a // and v10.16b, v10.16b, v24.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x4e381e0c // and v12.16b, v16.16b, v24.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e381dad // and v13.16b, v13.16b, v24.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e381dce // and v14.16b, v14.16b, v24.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4f00e430 // movi v16.16b, #1
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d808094 // str q20, [x4, #512]
+	WORD $0x3d808495 // str q21, [x4, #528]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d80c094 // str q20, [x4, #768]
+	WORD $0x3d80c495 // str q21, [x4, #784]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d828094 // str q20, [x4, #2560]
+	WORD $0x3d828495 // str q21, [x4, #2576]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d82c094 // str q20, [x4, #2816]
+	WORD $0x3d82c495 // str q21, [x4, #2832]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4ec63854 // zip1 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece3955 // zip1 v21.2d, v10.2d, v14.2d
+	WORD $0x3d848094 // str q20, [x4, #4608]
+	WORD $0x3d848495 // str q21, [x4, #4624]
+	WORD $0x4ec67854 // zip2 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece7955 // zip2 v21.2d, v10.2d, v14.2d
+	WORD $0x3d84c094 // str q20, [x4, #4864]
+	WORD $0x3d84c495 // str q21, [x4, #4880]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4ec73874 // zip1 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf3975 // zip1 v21.2d, v11.2d, v15.2d
+	WORD $0x3d868094 // str q20, [x4, #6656]
+	WORD $0x3d868495 // str q21, [x4, #6672]
+	WORD $0x4ec77874 // zip2 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf7975 // zip2 v21.2d, v11.2d, v15.2d
+	WORD $0x3d86c094 // str q20, [x4, #6912]
+	WORD $0x3d86c495 // str q21, [x4, #6928]
+	WORD $0x3dc008b0 // ldr q16, [x5, #32]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e381c21 // and v1.16b, v1.16b, v24.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e381c42 // and v2.16b, v2.16b, v24.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x3dc008d0 // ldr q16, [x6, #32]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e381ca5 // and v5.16b, v5.16b, v24.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e381cc6 // and v6.16b, v6.16b, v24.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x3dc008f0 // ldr q16, [x7, #32]
+	WORD $0x4e381e08 // and v8.16b, v16.16b, v24.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e381d29 // and v9.16b, v9.16b, v24.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e381d4a // and v10.16b, v10.16b, v24.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x3dc00910 // ldr q16, [x8, #32]
+	WORD $0x4e381e0c // and v12.16b, v16.16b, v24.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e381dad // and v13.16b, v13.16b, v24.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e381dce // and v14.16b, v14.16b, v24.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4f00e430 // movi v16.16b, #1
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d810094 // str q20, [x4, #1024]
+	WORD $0x3d810495 // str q21, [x4, #1040]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d814094 // str q20, [x4, #1280]
+	WORD $0x3d814495 // str q21, [x4, #1296]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d830094 // str q20, [x4, #3072]
+	WORD $0x3d830495 // str q21, [x4, #3088]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d834094 // str q20, [x4, #3328]
+	WORD $0x3d834495 // str q21, [x4, #3344]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4ec63854 // zip1 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece3955 // zip1 v21.2d, v10.2d, v14.2d
+	WORD $0x3d850094 // str q20, [x4, #5120]
+	WORD $0x3d850495 // str q21, [x4, #5136]
+	WORD $0x4ec67854 // zip2 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece7955 // zip2 v21.2d, v10.2d, v14.2d
+	WORD $0x3d854094 // str q20, [x4, #5376]
+	WORD $0x3d854495 // str q21, [x4, #5392]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4ec73874 // zip1 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf3975 // zip1 v21.2d, v11.2d, v15.2d
+	WORD $0x3d870094 // str q20, [x4, #7168]
+	WORD $0x3d870495 // str q21, [x4, #7184]
+	WORD $0x4ec77874 // zip2 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf7975 // zip2 v21.2d, v11.2d, v15.2d
+	WORD $0x3d874094 // str q20, [x4, #7424]
+	WORD $0x3d874495 // str q21, [x4, #7440]
+	WORD $0x3dc00cb0 // ldr q16, [x5, #48]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0e0601 // ushr v1.16b, v16.16b, #2
+	WORD $0x4e381c21 // and v1.16b, v1.16b, v24.16b
+	WORD $0x6f0c0602 // ushr v2.16b, v16.16b, #4
+	WORD $0x4e381c42 // and v2.16b, v2.16b, v24.16b
+	WORD $0x6f0a0603 // ushr v3.16b, v16.16b, #6
+	WORD $0x3dc00cd0 // ldr q16, [x6, #48]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0e0605 // ushr v5.16b, v16.16b, #2
+	WORD $0x4e381ca5 // and v5.16b, v5.16b, v24.16b
+	WORD $0x6f0c0606 // ushr v6.16b, v16.16b, #4
+	WORD $0x4e381cc6 // and v6.16b, v6.16b, v24.16b
+	WORD $0x6f0a0607 // ushr v7.16b, v16.16b, #6
+	WORD $0x3dc00cf0 // ldr q16, [x7, #48]
+	WORD $0x4e381e08 // and v8.16b, v16.16b, v24.16b
+	WORD $0x6f0e0609 // ushr v9.16b, v16.16b, #2
+	WORD $0x4e381d29 // and v9.16b, v9.16b, v24.16b
+	WORD $0x6f0c060a // ushr v10.16b, v16.16b, #4
+	WORD $0x4e381d4a // and v10.16b, v10.16b, v24.16b
+	WORD $0x6f0a060b // ushr v11.16b, v16.16b, #6
+	WORD $0x3dc00d10 // ldr q16, [x8, #48]
+	WORD $0x4e381e0c // and v12.16b, v16.16b, v24.16b
+	WORD $0x6f0e060d // ushr v13.16b, v16.16b, #2
+	WORD $0x4e381dad // and v13.16b, v13.16b, v24.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e381dce // and v14.16b, v14.16b, v24.16b
+	WORD $0x6f0a060f // ushr v15.16b, v16.16b, #6
+	WORD $0x4f00e430 // movi v16.16b, #1
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e308508 // sub v8.16b, v8.16b, v16.16b
+	WORD $0x6e30858c // sub v12.16b, v12.16b, v16.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d818094 // str q20, [x4, #1536]
+	WORD $0x3d818495 // str q21, [x4, #1552]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d81c094 // str q20, [x4, #1792]
+	WORD $0x3d81c495 // str q21, [x4, #1808]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e308529 // sub v9.16b, v9.16b, v16.16b
+	WORD $0x6e3085ad // sub v13.16b, v13.16b, v16.16b
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d838094 // str q20, [x4, #3584]
+	WORD $0x3d838495 // str q21, [x4, #3600]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d83c094 // str q20, [x4, #3840]
+	WORD $0x3d83c495 // str q21, [x4, #3856]
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x6e30854a // sub v10.16b, v10.16b, v16.16b
+	WORD $0x6e3085ce // sub v14.16b, v14.16b, v16.16b
+	WORD $0x4ec63854 // zip1 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece3955 // zip1 v21.2d, v10.2d, v14.2d
+	WORD $0x3d858094 // str q20, [x4, #5632]
+	WORD $0x3d858495 // str q21, [x4, #5648]
+	WORD $0x4ec67854 // zip2 v20.2d, v2.2d, v6.2d
+	WORD $0x4ece7955 // zip2 v21.2d, v10.2d, v14.2d
+	WORD $0x3d85c094 // str q20, [x4, #5888]
+	WORD $0x3d85c495 // str q21, [x4, #5904]
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x6e30856b // sub v11.16b, v11.16b, v16.16b
+	WORD $0x6e3085ef // sub v15.16b, v15.16b, v16.16b
+	WORD $0x4ec73874 // zip1 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf3975 // zip1 v21.2d, v11.2d, v15.2d
+	WORD $0x3d878094 // str q20, [x4, #7680]
+	WORD $0x3d878495 // str q21, [x4, #7696]
+	WORD $0x4ec77874 // zip2 v20.2d, v3.2d, v7.2d
+	WORD $0x4ecf7975 // zip2 v21.2d, v11.2d, v15.2d
+	WORD $0x3d87c094 // str q20, [x4, #7936]
+	WORD $0x3d87c495 // str q21, [x4, #7952]
+	WORD $0x4f00e420 // movi v0.16b, #1
+	WORD $0x6f180400 // ushr v0.8h, v0.8h, #8
+	WORD $0x4f00e421 // movi v1.16b, #1
+	WORD $0x6f180421 // ushr v1.8h, v1.8h, #8
+	WORD $0x4f00e422 // movi v2.16b, #1
+	WORD $0x6f180442 // ushr v2.8h, v2.8h, #8
+	WORD $0x4f00e423 // movi v3.16b, #1
+	WORD $0x6f180463 // ushr v3.8h, v3.8h, #8
+	WORD $0x0f10a410 // sshll v16.4s, v0.4h, #0
+	WORD $0x0f10a431 // sshll v17.4s, v1.4h, #0
+	WORD $0x0f10a452 // sshll v18.4s, v2.4h, #0
+	WORD $0x0f10a473 // sshll v19.4s, v3.4h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d880070 // str q16, [x3, #8192]
+	WORD $0x3d884071 // str q17, [x3, #8448]
+	WORD $0x3d888072 // str q18, [x3, #8704]
+	WORD $0x3d88c073 // str q19, [x3, #8960]
+	WORD $0x4f10a410 // sshll2 v16.4s, v0.8h, #0
+	WORD $0x4f10a431 // sshll2 v17.4s, v1.8h, #0
+	WORD $0x4f10a452 // sshll2 v18.4s, v2.8h, #0
+	WORD $0x4f10a473 // sshll2 v19.4s, v3.8h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d882070 // str q16, [x3, #8320]
+	WORD $0x3d886071 // str q17, [x3, #8576]
+	WORD $0x3d88a072 // str q18, [x3, #8832]
+	WORD $0x3d88e073 // str q19, [x3, #9088]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	WORD $0x3d892069 // str q9, [x3, #9344]
+	WORD $0x3d89406a // str q10, [x3, #9472]
+	WORD $0x3d89606b // str q11, [x3, #9600]
+	WORD $0x7d4080a0 // ldr h0, [x5, #64]
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0x7d4080c1 // ldr h1, [x6, #64]
+	WORD $0x0e217821 // fcvtl v1.4s, v1.4h
+	WORD $0x7d4080e2 // ldr h2, [x7, #64]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x7d408103 // ldr h3, [x8, #64]
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4e812814 // trn1 v20.4s, v0.4s, v1.4s
+	WORD $0x4e816815 // trn2 v21.4s, v0.4s, v1.4s
+	WORD $0x4e832856 // trn1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e836857 // trn2 v23.4s, v2.4s, v3.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa1 // zip1 v1.2d, v21.2d, v23.2d
+	WORD $0x4ed67a82 // zip2 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa3 // zip2 v3.2d, v21.2d, v23.2d
+	WORD $0x3d898060 // str q0, [x3, #9728]
+	WORD $0x4f00e401 // movi v1.16b, #0
+	WORD $0x3d89a061 // str q1, [x3, #9856]
+	ADD $16, R3
+	ADD $32, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·iq4xsUnpackStep8(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $iq4xsConstants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x3dc00539 // ldr q25, [x9, #16]
+	WORD $0x3dc0093a // ldr q26, [x9, #32]
+	WORD $0x3dc00d3b // ldr q27, [x9, #48]
+	WORD $0x3dc0113c // ldr q28, [x9, #64]
+	WORD $0x3dc0153d // ldr q29, [x9, #80]
+	WORD $0x3dc0193e // ldr q30, [x9, #96]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3cc080b0 // ldur q16, [x5, #8]
+	WORD $0x4e3c1e00 // and v0.16b, v16.16b, v28.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3cc080d0 // ldur q16, [x6, #8]
+	WORD $0x4e3c1e04 // and v4.16b, v16.16b, v28.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e0403c4 // tbl v4.16b, {v30.16b}, v4.16b
+	WORD $0x4e0503c5 // tbl v5.16b, {v30.16b}, v5.16b
+	WORD $0x3cc080f0 // ldur q16, [x7, #8]
+	WORD $0x4e3c1e08 // and v8.16b, v16.16b, v28.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x4e0803c8 // tbl v8.16b, {v30.16b}, v8.16b
+	WORD $0x4e0903c9 // tbl v9.16b, {v30.16b}, v9.16b
+	WORD $0x3cc08110 // ldur q16, [x8, #8]
+	WORD $0x4e3c1e0c // and v12.16b, v16.16b, v28.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d800094 // str q20, [x4, #0]
+	WORD $0x3d800495 // str q21, [x4, #16]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d804094 // str q20, [x4, #256]
+	WORD $0x3d804495 // str q21, [x4, #272]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d808094 // str q20, [x4, #512]
+	WORD $0x3d808495 // str q21, [x4, #528]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d80c094 // str q20, [x4, #768]
+	WORD $0x3d80c495 // str q21, [x4, #784]
+	WORD $0x3cc180b0 // ldur q16, [x5, #24]
+	WORD $0x4e3c1e00 // and v0.16b, v16.16b, v28.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3cc180d0 // ldur q16, [x6, #24]
+	WORD $0x4e3c1e04 // and v4.16b, v16.16b, v28.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e0403c4 // tbl v4.16b, {v30.16b}, v4.16b
+	WORD $0x4e0503c5 // tbl v5.16b, {v30.16b}, v5.16b
+	WORD $0x3cc180f0 // ldur q16, [x7, #24]
+	WORD $0x4e3c1e08 // and v8.16b, v16.16b, v28.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x4e0803c8 // tbl v8.16b, {v30.16b}, v8.16b
+	WORD $0x4e0903c9 // tbl v9.16b, {v30.16b}, v9.16b
+	WORD $0x3cc18110 // ldur q16, [x8, #24]
+	WORD $0x4e3c1e0c // and v12.16b, v16.16b, v28.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d810094 // str q20, [x4, #1024]
+	WORD $0x3d810495 // str q21, [x4, #1040]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d814094 // str q20, [x4, #1280]
+	WORD $0x3d814495 // str q21, [x4, #1296]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d818094 // str q20, [x4, #1536]
+	WORD $0x3d818495 // str q21, [x4, #1552]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d81c094 // str q20, [x4, #1792]
+	WORD $0x3d81c495 // str q21, [x4, #1808]
+	WORD $0x3cc280b0 // ldur q16, [x5, #40]
+	WORD $0x4e3c1e00 // and v0.16b, v16.16b, v28.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3cc280d0 // ldur q16, [x6, #40]
+	WORD $0x4e3c1e04 // and v4.16b, v16.16b, v28.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e0403c4 // tbl v4.16b, {v30.16b}, v4.16b
+	WORD $0x4e0503c5 // tbl v5.16b, {v30.16b}, v5.16b
+	WORD $0x3cc280f0 // ldur q16, [x7, #40]
+	WORD $0x4e3c1e08 // and v8.16b, v16.16b, v28.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x4e0803c8 // tbl v8.16b, {v30.16b}, v8.16b
+	WORD $0x4e0903c9 // tbl v9.16b, {v30.16b}, v9.16b
+	WORD $0x3cc28110 // ldur q16, [x8, #40]
+	WORD $0x4e3c1e0c // and v12.16b, v16.16b, v28.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d820094 // str q20, [x4, #2048]
+	WORD $0x3d820495 // str q21, [x4, #2064]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d824094 // str q20, [x4, #2304]
+	WORD $0x3d824495 // str q21, [x4, #2320]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d828094 // str q20, [x4, #2560]
+	WORD $0x3d828495 // str q21, [x4, #2576]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d82c094 // str q20, [x4, #2816]
+	WORD $0x3d82c495 // str q21, [x4, #2832]
+	WORD $0x3cc380b0 // ldur q16, [x5, #56]
+	WORD $0x4e3c1e00 // and v0.16b, v16.16b, v28.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3cc380d0 // ldur q16, [x6, #56]
+	WORD $0x4e3c1e04 // and v4.16b, v16.16b, v28.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e0403c4 // tbl v4.16b, {v30.16b}, v4.16b
+	WORD $0x4e0503c5 // tbl v5.16b, {v30.16b}, v5.16b
+	WORD $0x3cc380f0 // ldur q16, [x7, #56]
+	WORD $0x4e3c1e08 // and v8.16b, v16.16b, v28.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x4e0803c8 // tbl v8.16b, {v30.16b}, v8.16b
+	WORD $0x4e0903c9 // tbl v9.16b, {v30.16b}, v9.16b
+	WORD $0x3cc38110 // ldur q16, [x8, #56]
+	WORD $0x4e3c1e0c // and v12.16b, v16.16b, v28.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d830094 // str q20, [x4, #3072]
+	WORD $0x3d830495 // str q21, [x4, #3088]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d834094 // str q20, [x4, #3328]
+	WORD $0x3d834495 // str q21, [x4, #3344]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d838094 // str q20, [x4, #3584]
+	WORD $0x3d838495 // str q21, [x4, #3600]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d83c094 // str q20, [x4, #3840]
+	WORD $0x3d83c495 // str q21, [x4, #3856]
+	WORD $0x3cc480b0 // ldur q16, [x5, #72]
+	WORD $0x4e3c1e00 // and v0.16b, v16.16b, v28.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3cc480d0 // ldur q16, [x6, #72]
+	WORD $0x4e3c1e04 // and v4.16b, v16.16b, v28.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e0403c4 // tbl v4.16b, {v30.16b}, v4.16b
+	WORD $0x4e0503c5 // tbl v5.16b, {v30.16b}, v5.16b
+	WORD $0x3cc480f0 // ldur q16, [x7, #72]
+	WORD $0x4e3c1e08 // and v8.16b, v16.16b, v28.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x4e0803c8 // tbl v8.16b, {v30.16b}, v8.16b
+	WORD $0x4e0903c9 // tbl v9.16b, {v30.16b}, v9.16b
+	WORD $0x3cc48110 // ldur q16, [x8, #72]
+	WORD $0x4e3c1e0c // and v12.16b, v16.16b, v28.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d840094 // str q20, [x4, #4096]
+	WORD $0x3d840495 // str q21, [x4, #4112]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d844094 // str q20, [x4, #4352]
+	WORD $0x3d844495 // str q21, [x4, #4368]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d848094 // str q20, [x4, #4608]
+	WORD $0x3d848495 // str q21, [x4, #4624]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d84c094 // str q20, [x4, #4864]
+	WORD $0x3d84c495 // str q21, [x4, #4880]
+	WORD $0x3cc580b0 // ldur q16, [x5, #88]
+	WORD $0x4e3c1e00 // and v0.16b, v16.16b, v28.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3cc580d0 // ldur q16, [x6, #88]
+	WORD $0x4e3c1e04 // and v4.16b, v16.16b, v28.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e0403c4 // tbl v4.16b, {v30.16b}, v4.16b
+	WORD $0x4e0503c5 // tbl v5.16b, {v30.16b}, v5.16b
+	WORD $0x3cc580f0 // ldur q16, [x7, #88]
+	WORD $0x4e3c1e08 // and v8.16b, v16.16b, v28.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x4e0803c8 // tbl v8.16b, {v30.16b}, v8.16b
+	WORD $0x4e0903c9 // tbl v9.16b, {v30.16b}, v9.16b
+	WORD $0x3cc58110 // ldur q16, [x8, #88]
+	WORD $0x4e3c1e0c // and v12.16b, v16.16b, v28.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d850094 // str q20, [x4, #5120]
+	WORD $0x3d850495 // str q21, [x4, #5136]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d854094 // str q20, [x4, #5376]
+	WORD $0x3d854495 // str q21, [x4, #5392]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d858094 // str q20, [x4, #5632]
+	WORD $0x3d858495 // str q21, [x4, #5648]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d85c094 // str q20, [x4, #5888]
+	WORD $0x3d85c495 // str q21, [x4, #5904]
+	WORD $0x3cc680b0 // ldur q16, [x5, #104]
+	WORD $0x4e3c1e00 // and v0.16b, v16.16b, v28.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3cc680d0 // ldur q16, [x6, #104]
+	WORD $0x4e3c1e04 // and v4.16b, v16.16b, v28.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e0403c4 // tbl v4.16b, {v30.16b}, v4.16b
+	WORD $0x4e0503c5 // tbl v5.16b, {v30.16b}, v5.16b
+	WORD $0x3cc680f0 // ldur q16, [x7, #104]
+	WORD $0x4e3c1e08 // and v8.16b, v16.16b, v28.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x4e0803c8 // tbl v8.16b, {v30.16b}, v8.16b
+	WORD $0x4e0903c9 // tbl v9.16b, {v30.16b}, v9.16b
+	WORD $0x3cc68110 // ldur q16, [x8, #104]
+	WORD $0x4e3c1e0c // and v12.16b, v16.16b, v28.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d860094 // str q20, [x4, #6144]
+	WORD $0x3d860495 // str q21, [x4, #6160]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d864094 // str q20, [x4, #6400]
+	WORD $0x3d864495 // str q21, [x4, #6416]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d868094 // str q20, [x4, #6656]
+	WORD $0x3d868495 // str q21, [x4, #6672]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d86c094 // str q20, [x4, #6912]
+	WORD $0x3d86c495 // str q21, [x4, #6928]
+	WORD $0x3cc780b0 // ldur q16, [x5, #120]
+	WORD $0x4e3c1e00 // and v0.16b, v16.16b, v28.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e0003c0 // tbl v0.16b, {v30.16b}, v0.16b
+	WORD $0x4e0103c1 // tbl v1.16b, {v30.16b}, v1.16b
+	WORD $0x3cc780d0 // ldur q16, [x6, #120]
+	WORD $0x4e3c1e04 // and v4.16b, v16.16b, v28.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e0403c4 // tbl v4.16b, {v30.16b}, v4.16b
+	WORD $0x4e0503c5 // tbl v5.16b, {v30.16b}, v5.16b
+	WORD $0x3cc780f0 // ldur q16, [x7, #120]
+	WORD $0x4e3c1e08 // and v8.16b, v16.16b, v28.16b
+	WORD $0x6f0c0609 // ushr v9.16b, v16.16b, #4
+	WORD $0x4e0803c8 // tbl v8.16b, {v30.16b}, v8.16b
+	WORD $0x4e0903c9 // tbl v9.16b, {v30.16b}, v9.16b
+	WORD $0x3cc78110 // ldur q16, [x8, #120]
+	WORD $0x4e3c1e0c // and v12.16b, v16.16b, v28.16b
+	WORD $0x6f0c060d // ushr v13.16b, v16.16b, #4
+	WORD $0x4e0c03cc // tbl v12.16b, {v30.16b}, v12.16b
+	WORD $0x4e0d03cd // tbl v13.16b, {v30.16b}, v13.16b
+	WORD $0x4ec43814 // zip1 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc3915 // zip1 v21.2d, v8.2d, v12.2d
+	WORD $0x3d870094 // str q20, [x4, #7168]
+	WORD $0x3d870495 // str q21, [x4, #7184]
+	WORD $0x4ec47814 // zip2 v20.2d, v0.2d, v4.2d
+	WORD $0x4ecc7915 // zip2 v21.2d, v8.2d, v12.2d
+	WORD $0x3d874094 // str q20, [x4, #7424]
+	WORD $0x3d874495 // str q21, [x4, #7440]
+	WORD $0x4ec53834 // zip1 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd3935 // zip1 v21.2d, v9.2d, v13.2d
+	WORD $0x3d878094 // str q20, [x4, #7680]
+	WORD $0x3d878495 // str q21, [x4, #7696]
+	WORD $0x4ec57834 // zip2 v20.2d, v1.2d, v5.2d
+	WORD $0x4ecd7935 // zip2 v21.2d, v9.2d, v13.2d
+	WORD $0x3d87c094 // str q20, [x4, #7936]
+	WORD $0x3d87c495 // str q21, [x4, #7952]
+	WORD $0xfd4000b0 // ldr d16, [x5, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e3a4631 // ushl v17.16b, v17.16b, v26.16b
+	WORD $0x4e3c1e31 // and v17.16b, v17.16b, v28.16b
+	WORD $0x4e190210 // tbl v16.16b, {v16.16b}, v25.16b
+	WORD $0x6e3b4610 // ushl v16.16b, v16.16b, v27.16b
+	WORD $0x4e3d1e10 // and v16.16b, v16.16b, v29.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x4f01e411 // movi v17.16b, #32
+	WORD $0x6e318610 // sub v16.16b, v16.16b, v17.16b
+	WORD $0x0f08a600 // sshll v0.8h, v16.8b, #0
+	WORD $0xfd4000d0 // ldr d16, [x6, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e3a4631 // ushl v17.16b, v17.16b, v26.16b
+	WORD $0x4e3c1e31 // and v17.16b, v17.16b, v28.16b
+	WORD $0x4e190210 // tbl v16.16b, {v16.16b}, v25.16b
+	WORD $0x6e3b4610 // ushl v16.16b, v16.16b, v27.16b
+	WORD $0x4e3d1e10 // and v16.16b, v16.16b, v29.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x4f01e411 // movi v17.16b, #32
+	WORD $0x6e318610 // sub v16.16b, v16.16b, v17.16b
+	WORD $0x0f08a601 // sshll v1.8h, v16.8b, #0
+	WORD $0xfd4000f0 // ldr d16, [x7, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e3a4631 // ushl v17.16b, v17.16b, v26.16b
+	WORD $0x4e3c1e31 // and v17.16b, v17.16b, v28.16b
+	WORD $0x4e190210 // tbl v16.16b, {v16.16b}, v25.16b
+	WORD $0x6e3b4610 // ushl v16.16b, v16.16b, v27.16b
+	WORD $0x4e3d1e10 // and v16.16b, v16.16b, v29.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x4f01e411 // movi v17.16b, #32
+	WORD $0x6e318610 // sub v16.16b, v16.16b, v17.16b
+	WORD $0x0f08a602 // sshll v2.8h, v16.8b, #0
+	WORD $0xfd400110 // ldr d16, [x8, #0]
+	WORD $0x4e180211 // tbl v17.16b, {v16.16b}, v24.16b
+	WORD $0x6e3a4631 // ushl v17.16b, v17.16b, v26.16b
+	WORD $0x4e3c1e31 // and v17.16b, v17.16b, v28.16b
+	WORD $0x4e190210 // tbl v16.16b, {v16.16b}, v25.16b
+	WORD $0x6e3b4610 // ushl v16.16b, v16.16b, v27.16b
+	WORD $0x4e3d1e10 // and v16.16b, v16.16b, v29.16b
+	WORD $0x4eb11e10 // orr v16.16b, v16.16b, v17.16b
+	WORD $0x4f01e411 // movi v17.16b, #32
+	WORD $0x6e318610 // sub v16.16b, v16.16b, v17.16b
+	WORD $0x0f08a603 // sshll v3.8h, v16.8b, #0
+	WORD $0x0f10a410 // sshll v16.4s, v0.4h, #0
+	WORD $0x0f10a431 // sshll v17.4s, v1.4h, #0
+	WORD $0x0f10a452 // sshll v18.4s, v2.4h, #0
+	WORD $0x0f10a473 // sshll v19.4s, v3.4h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d880070 // str q16, [x3, #8192]
+	WORD $0x3d882071 // str q17, [x3, #8320]
+	WORD $0x3d884072 // str q18, [x3, #8448]
+	WORD $0x3d886073 // str q19, [x3, #8576]
+	WORD $0x4f10a410 // sshll2 v16.4s, v0.8h, #0
+	WORD $0x4f10a431 // sshll2 v17.4s, v1.8h, #0
+	WORD $0x4f10a452 // sshll2 v18.4s, v2.8h, #0
+	WORD $0x4f10a473 // sshll2 v19.4s, v3.8h, #0
+	WORD $0x4e912a14 // trn1 v20.4s, v16.4s, v17.4s
+	WORD $0x4e916a15 // trn2 v21.4s, v16.4s, v17.4s
+	WORD $0x4e932a56 // trn1 v22.4s, v18.4s, v19.4s
+	WORD $0x4e936a57 // trn2 v23.4s, v18.4s, v19.4s
+	WORD $0x4ed63a90 // zip1 v16.2d, v20.2d, v22.2d
+	WORD $0x4ed73ab1 // zip1 v17.2d, v21.2d, v23.2d
+	WORD $0x4ed67a92 // zip2 v18.2d, v20.2d, v22.2d
+	WORD $0x4ed77ab3 // zip2 v19.2d, v21.2d, v23.2d
+	WORD $0x3d888070 // str q16, [x3, #8704]
+	WORD $0x3d88a071 // str q17, [x3, #8832]
+	WORD $0x3d88c072 // str q18, [x3, #8960]
+	WORD $0x3d88e073 // str q19, [x3, #9088]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	WORD $0x3d892069 // str q9, [x3, #9344]
+	WORD $0x3d89406a // str q10, [x3, #9472]
+	WORD $0x3d89606b // str q11, [x3, #9600]
+	WORD $0x7d4000a0 // ldr h0, [x5, #0]
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0x7d4000c1 // ldr h1, [x6, #0]
+	WORD $0x0e217821 // fcvtl v1.4s, v1.4h
+	WORD $0x7d4000e2 // ldr h2, [x7, #0]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x7d400103 // ldr h3, [x8, #0]
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4e812814 // trn1 v20.4s, v0.4s, v1.4s
+	WORD $0x4e816815 // trn2 v21.4s, v0.4s, v1.4s
+	WORD $0x4e832856 // trn1 v22.4s, v2.4s, v3.4s
+	WORD $0x4e836857 // trn2 v23.4s, v2.4s, v3.4s
+	WORD $0x4ed63a80 // zip1 v0.2d, v20.2d, v22.2d
+	WORD $0x4ed73aa1 // zip1 v1.2d, v21.2d, v23.2d
+	WORD $0x4ed67a82 // zip2 v2.2d, v20.2d, v22.2d
+	WORD $0x4ed77aa3 // zip2 v3.2d, v21.2d, v23.2d
+	WORD $0x3d898060 // str q0, [x3, #9728]
+	WORD $0x4f00e401 // movi v1.16b, #0
+	WORD $0x3d89a061 // str q1, [x3, #9856]
+	ADD $16, R3
+	ADD $32, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·q40UnpackStep8(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $nibbles<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4f00e510 // movi v16.16b, #8
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d800094 // str q20, [x4, #0]
+	WORD $0x3d800495 // str q21, [x4, #16]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d804094 // str q20, [x4, #256]
+	WORD $0x3d804495 // str q21, [x4, #272]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d808094 // str q20, [x4, #512]
+	WORD $0x3d808495 // str q21, [x4, #528]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d80c094 // str q20, [x4, #768]
+	WORD $0x3d80c495 // str q21, [x4, #784]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d880068 // str q8, [x3, #8192]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4f00e510 // movi v16.16b, #8
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d810094 // str q20, [x4, #1024]
+	WORD $0x3d810495 // str q21, [x4, #1040]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d814094 // str q20, [x4, #1280]
+	WORD $0x3d814495 // str q21, [x4, #1296]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d818094 // str q20, [x4, #1536]
+	WORD $0x3d818495 // str q21, [x4, #1552]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d81c094 // str q20, [x4, #1792]
+	WORD $0x3d81c495 // str q21, [x4, #1808]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d882068 // str q8, [x3, #8320]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d892068 // str q8, [x3, #9344]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4f00e510 // movi v16.16b, #8
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d820094 // str q20, [x4, #2048]
+	WORD $0x3d820495 // str q21, [x4, #2064]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d824094 // str q20, [x4, #2304]
+	WORD $0x3d824495 // str q21, [x4, #2320]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d828094 // str q20, [x4, #2560]
+	WORD $0x3d828495 // str q21, [x4, #2576]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d82c094 // str q20, [x4, #2816]
+	WORD $0x3d82c495 // str q21, [x4, #2832]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d884068 // str q8, [x3, #8448]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d894068 // str q8, [x3, #9472]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4f00e510 // movi v16.16b, #8
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d830094 // str q20, [x4, #3072]
+	WORD $0x3d830495 // str q21, [x4, #3088]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d834094 // str q20, [x4, #3328]
+	WORD $0x3d834495 // str q21, [x4, #3344]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d838094 // str q20, [x4, #3584]
+	WORD $0x3d838495 // str q21, [x4, #3600]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d83c094 // str q20, [x4, #3840]
+	WORD $0x3d83c495 // str q21, [x4, #3856]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d886068 // str q8, [x3, #8576]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d896068 // str q8, [x3, #9600]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4f00e510 // movi v16.16b, #8
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d840094 // str q20, [x4, #4096]
+	WORD $0x3d840495 // str q21, [x4, #4112]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d844094 // str q20, [x4, #4352]
+	WORD $0x3d844495 // str q21, [x4, #4368]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d848094 // str q20, [x4, #4608]
+	WORD $0x3d848495 // str q21, [x4, #4624]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d84c094 // str q20, [x4, #4864]
+	WORD $0x3d84c495 // str q21, [x4, #4880]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d888068 // str q8, [x3, #8704]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d898068 // str q8, [x3, #9728]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4f00e510 // movi v16.16b, #8
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d850094 // str q20, [x4, #5120]
+	WORD $0x3d850495 // str q21, [x4, #5136]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d854094 // str q20, [x4, #5376]
+	WORD $0x3d854495 // str q21, [x4, #5392]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d858094 // str q20, [x4, #5632]
+	WORD $0x3d858495 // str q21, [x4, #5648]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d85c094 // str q20, [x4, #5888]
+	WORD $0x3d85c495 // str q21, [x4, #5904]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88a068 // str q8, [x3, #8832]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89a068 // str q8, [x3, #9856]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4f00e510 // movi v16.16b, #8
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d860094 // str q20, [x4, #6144]
+	WORD $0x3d860495 // str q21, [x4, #6160]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d864094 // str q20, [x4, #6400]
+	WORD $0x3d864495 // str q21, [x4, #6416]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d868094 // str q20, [x4, #6656]
+	WORD $0x3d868495 // str q21, [x4, #6672]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d86c094 // str q20, [x4, #6912]
+	WORD $0x3d86c495 // str q21, [x4, #6928]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88c068 // str q8, [x3, #8960]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89c068 // str q8, [x3, #9984]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4f00e510 // movi v16.16b, #8
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d870094 // str q20, [x4, #7168]
+	WORD $0x3d870495 // str q21, [x4, #7184]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d874094 // str q20, [x4, #7424]
+	WORD $0x3d874495 // str q21, [x4, #7440]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d878094 // str q20, [x4, #7680]
+	WORD $0x3d878495 // str q21, [x4, #7696]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d87c094 // str q20, [x4, #7936]
+	WORD $0x3d87c495 // str q21, [x4, #7952]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88e068 // str q8, [x3, #9088]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89e068 // str q8, [x3, #10112]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	ADD $16, R3
+	ADD $32, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·q41UnpackStep8(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $nibbles<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3cc040b0 // ldur q16, [x5, #4]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc040d0 // ldur q16, [x6, #4]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc040f0 // ldur q16, [x7, #4]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc04110 // ldur q16, [x8, #4]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d800094 // str q20, [x4, #0]
+	WORD $0x3d800495 // str q21, [x4, #16]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d804094 // str q20, [x4, #256]
+	WORD $0x3d804495 // str q21, [x4, #272]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d808094 // str q20, [x4, #512]
+	WORD $0x3d808495 // str q21, [x4, #528]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d80c094 // str q20, [x4, #768]
+	WORD $0x3d80c495 // str q21, [x4, #784]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d880068 // str q8, [x3, #8192]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	ADD $20, R5
+	ADD $20, R6
+	ADD $20, R7
+	ADD $20, R8
+	WORD $0x3cc040b0 // ldur q16, [x5, #4]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc040d0 // ldur q16, [x6, #4]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc040f0 // ldur q16, [x7, #4]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc04110 // ldur q16, [x8, #4]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d810094 // str q20, [x4, #1024]
+	WORD $0x3d810495 // str q21, [x4, #1040]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d814094 // str q20, [x4, #1280]
+	WORD $0x3d814495 // str q21, [x4, #1296]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d818094 // str q20, [x4, #1536]
+	WORD $0x3d818495 // str q21, [x4, #1552]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d81c094 // str q20, [x4, #1792]
+	WORD $0x3d81c495 // str q21, [x4, #1808]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d882068 // str q8, [x3, #8320]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d892068 // str q8, [x3, #9344]
+	ADD $20, R5
+	ADD $20, R6
+	ADD $20, R7
+	ADD $20, R8
+	WORD $0x3cc040b0 // ldur q16, [x5, #4]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc040d0 // ldur q16, [x6, #4]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc040f0 // ldur q16, [x7, #4]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc04110 // ldur q16, [x8, #4]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d820094 // str q20, [x4, #2048]
+	WORD $0x3d820495 // str q21, [x4, #2064]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d824094 // str q20, [x4, #2304]
+	WORD $0x3d824495 // str q21, [x4, #2320]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d828094 // str q20, [x4, #2560]
+	WORD $0x3d828495 // str q21, [x4, #2576]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d82c094 // str q20, [x4, #2816]
+	WORD $0x3d82c495 // str q21, [x4, #2832]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d884068 // str q8, [x3, #8448]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d894068 // str q8, [x3, #9472]
+	ADD $20, R5
+	ADD $20, R6
+	ADD $20, R7
+	ADD $20, R8
+	WORD $0x3cc040b0 // ldur q16, [x5, #4]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc040d0 // ldur q16, [x6, #4]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc040f0 // ldur q16, [x7, #4]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc04110 // ldur q16, [x8, #4]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d830094 // str q20, [x4, #3072]
+	WORD $0x3d830495 // str q21, [x4, #3088]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d834094 // str q20, [x4, #3328]
+	WORD $0x3d834495 // str q21, [x4, #3344]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d838094 // str q20, [x4, #3584]
+	WORD $0x3d838495 // str q21, [x4, #3600]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d83c094 // str q20, [x4, #3840]
+	WORD $0x3d83c495 // str q21, [x4, #3856]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d886068 // str q8, [x3, #8576]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d896068 // str q8, [x3, #9600]
+	ADD $20, R5
+	ADD $20, R6
+	ADD $20, R7
+	ADD $20, R8
+	WORD $0x3cc040b0 // ldur q16, [x5, #4]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc040d0 // ldur q16, [x6, #4]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc040f0 // ldur q16, [x7, #4]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc04110 // ldur q16, [x8, #4]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d840094 // str q20, [x4, #4096]
+	WORD $0x3d840495 // str q21, [x4, #4112]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d844094 // str q20, [x4, #4352]
+	WORD $0x3d844495 // str q21, [x4, #4368]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d848094 // str q20, [x4, #4608]
+	WORD $0x3d848495 // str q21, [x4, #4624]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d84c094 // str q20, [x4, #4864]
+	WORD $0x3d84c495 // str q21, [x4, #4880]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d888068 // str q8, [x3, #8704]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d898068 // str q8, [x3, #9728]
+	ADD $20, R5
+	ADD $20, R6
+	ADD $20, R7
+	ADD $20, R8
+	WORD $0x3cc040b0 // ldur q16, [x5, #4]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc040d0 // ldur q16, [x6, #4]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc040f0 // ldur q16, [x7, #4]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc04110 // ldur q16, [x8, #4]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d850094 // str q20, [x4, #5120]
+	WORD $0x3d850495 // str q21, [x4, #5136]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d854094 // str q20, [x4, #5376]
+	WORD $0x3d854495 // str q21, [x4, #5392]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d858094 // str q20, [x4, #5632]
+	WORD $0x3d858495 // str q21, [x4, #5648]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d85c094 // str q20, [x4, #5888]
+	WORD $0x3d85c495 // str q21, [x4, #5904]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88a068 // str q8, [x3, #8832]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d89a068 // str q8, [x3, #9856]
+	ADD $20, R5
+	ADD $20, R6
+	ADD $20, R7
+	ADD $20, R8
+	WORD $0x3cc040b0 // ldur q16, [x5, #4]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc040d0 // ldur q16, [x6, #4]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc040f0 // ldur q16, [x7, #4]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc04110 // ldur q16, [x8, #4]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d860094 // str q20, [x4, #6144]
+	WORD $0x3d860495 // str q21, [x4, #6160]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d864094 // str q20, [x4, #6400]
+	WORD $0x3d864495 // str q21, [x4, #6416]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d868094 // str q20, [x4, #6656]
+	WORD $0x3d868495 // str q21, [x4, #6672]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d86c094 // str q20, [x4, #6912]
+	WORD $0x3d86c495 // str q21, [x4, #6928]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88c068 // str q8, [x3, #8960]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d89c068 // str q8, [x3, #9984]
+	ADD $20, R5
+	ADD $20, R6
+	ADD $20, R7
+	ADD $20, R8
+	WORD $0x3cc040b0 // ldur q16, [x5, #4]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x3cc040d0 // ldur q16, [x6, #4]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x3cc040f0 // ldur q16, [x7, #4]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x3cc04110 // ldur q16, [x8, #4]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d870094 // str q20, [x4, #7168]
+	WORD $0x3d870495 // str q21, [x4, #7184]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d874094 // str q20, [x4, #7424]
+	WORD $0x3d874495 // str q21, [x4, #7440]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d878094 // str q20, [x4, #7680]
+	WORD $0x3d878495 // str q21, [x4, #7696]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d87c094 // str q20, [x4, #7936]
+	WORD $0x3d87c495 // str q21, [x4, #7952]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88e068 // str q8, [x3, #9088]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d89e068 // str q8, [x3, #10112]
+	ADD $20, R5
+	ADD $20, R6
+	ADD $20, R7
+	ADD $20, R8
+	ADD $16, R3
+	ADD $32, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·q50UnpackStep8(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $fivesConstants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x3dc00539 // ldr q25, [x9, #16]
+	WORD $0x3dc0093a // ldr q26, [x9, #32]
+	WORD $0x3dc00d3b // ldr q27, [x9, #48]
+	WORD $0x3dc0113c // ldr q28, [x9, #64]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3cc060b0 // ldur q16, [x5, #6]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbc4020b0 // ldur s16, [x5, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc060d0 // ldur q16, [x6, #6]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbc4020d0 // ldur s16, [x6, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc060f0 // ldur q16, [x7, #6]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbc4020f0 // ldur s16, [x7, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc06110 // ldur q16, [x8, #6]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbc402110 // ldur s16, [x8, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4f00e610 // movi v16.16b, #16
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d800094 // str q20, [x4, #0]
+	WORD $0x3d800495 // str q21, [x4, #16]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d804094 // str q20, [x4, #256]
+	WORD $0x3d804495 // str q21, [x4, #272]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d808094 // str q20, [x4, #512]
+	WORD $0x3d808495 // str q21, [x4, #528]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d80c094 // str q20, [x4, #768]
+	WORD $0x3d80c495 // str q21, [x4, #784]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d880068 // str q8, [x3, #8192]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	ADD $22, R5
+	ADD $22, R6
+	ADD $22, R7
+	ADD $22, R8
+	WORD $0x3cc060b0 // ldur q16, [x5, #6]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbc4020b0 // ldur s16, [x5, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc060d0 // ldur q16, [x6, #6]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbc4020d0 // ldur s16, [x6, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc060f0 // ldur q16, [x7, #6]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbc4020f0 // ldur s16, [x7, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc06110 // ldur q16, [x8, #6]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbc402110 // ldur s16, [x8, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4f00e610 // movi v16.16b, #16
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d810094 // str q20, [x4, #1024]
+	WORD $0x3d810495 // str q21, [x4, #1040]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d814094 // str q20, [x4, #1280]
+	WORD $0x3d814495 // str q21, [x4, #1296]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d818094 // str q20, [x4, #1536]
+	WORD $0x3d818495 // str q21, [x4, #1552]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d81c094 // str q20, [x4, #1792]
+	WORD $0x3d81c495 // str q21, [x4, #1808]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d882068 // str q8, [x3, #8320]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d892068 // str q8, [x3, #9344]
+	ADD $22, R5
+	ADD $22, R6
+	ADD $22, R7
+	ADD $22, R8
+	WORD $0x3cc060b0 // ldur q16, [x5, #6]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbc4020b0 // ldur s16, [x5, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc060d0 // ldur q16, [x6, #6]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbc4020d0 // ldur s16, [x6, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc060f0 // ldur q16, [x7, #6]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbc4020f0 // ldur s16, [x7, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc06110 // ldur q16, [x8, #6]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbc402110 // ldur s16, [x8, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4f00e610 // movi v16.16b, #16
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d820094 // str q20, [x4, #2048]
+	WORD $0x3d820495 // str q21, [x4, #2064]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d824094 // str q20, [x4, #2304]
+	WORD $0x3d824495 // str q21, [x4, #2320]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d828094 // str q20, [x4, #2560]
+	WORD $0x3d828495 // str q21, [x4, #2576]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d82c094 // str q20, [x4, #2816]
+	WORD $0x3d82c495 // str q21, [x4, #2832]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d884068 // str q8, [x3, #8448]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d894068 // str q8, [x3, #9472]
+	ADD $22, R5
+	ADD $22, R6
+	ADD $22, R7
+	ADD $22, R8
+	WORD $0x3cc060b0 // ldur q16, [x5, #6]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbc4020b0 // ldur s16, [x5, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc060d0 // ldur q16, [x6, #6]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbc4020d0 // ldur s16, [x6, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc060f0 // ldur q16, [x7, #6]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbc4020f0 // ldur s16, [x7, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc06110 // ldur q16, [x8, #6]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbc402110 // ldur s16, [x8, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4f00e610 // movi v16.16b, #16
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d830094 // str q20, [x4, #3072]
+	WORD $0x3d830495 // str q21, [x4, #3088]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d834094 // str q20, [x4, #3328]
+	WORD $0x3d834495 // str q21, [x4, #3344]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d838094 // str q20, [x4, #3584]
+	WORD $0x3d838495 // str q21, [x4, #3600]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d83c094 // str q20, [x4, #3840]
+	WORD $0x3d83c495 // str q21, [x4, #3856]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d886068 // str q8, [x3, #8576]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d896068 // str q8, [x3, #9600]
+	ADD $22, R5
+	ADD $22, R6
+	ADD $22, R7
+	ADD $22, R8
+	WORD $0x3cc060b0 // ldur q16, [x5, #6]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbc4020b0 // ldur s16, [x5, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc060d0 // ldur q16, [x6, #6]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbc4020d0 // ldur s16, [x6, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc060f0 // ldur q16, [x7, #6]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbc4020f0 // ldur s16, [x7, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc06110 // ldur q16, [x8, #6]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbc402110 // ldur s16, [x8, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4f00e610 // movi v16.16b, #16
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d840094 // str q20, [x4, #4096]
+	WORD $0x3d840495 // str q21, [x4, #4112]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d844094 // str q20, [x4, #4352]
+	WORD $0x3d844495 // str q21, [x4, #4368]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d848094 // str q20, [x4, #4608]
+	WORD $0x3d848495 // str q21, [x4, #4624]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d84c094 // str q20, [x4, #4864]
+	WORD $0x3d84c495 // str q21, [x4, #4880]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d888068 // str q8, [x3, #8704]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d898068 // str q8, [x3, #9728]
+	ADD $22, R5
+	ADD $22, R6
+	ADD $22, R7
+	ADD $22, R8
+	WORD $0x3cc060b0 // ldur q16, [x5, #6]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbc4020b0 // ldur s16, [x5, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc060d0 // ldur q16, [x6, #6]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbc4020d0 // ldur s16, [x6, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc060f0 // ldur q16, [x7, #6]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbc4020f0 // ldur s16, [x7, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc06110 // ldur q16, [x8, #6]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbc402110 // ldur s16, [x8, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4f00e610 // movi v16.16b, #16
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d850094 // str q20, [x4, #5120]
+	WORD $0x3d850495 // str q21, [x4, #5136]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d854094 // str q20, [x4, #5376]
+	WORD $0x3d854495 // str q21, [x4, #5392]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d858094 // str q20, [x4, #5632]
+	WORD $0x3d858495 // str q21, [x4, #5648]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d85c094 // str q20, [x4, #5888]
+	WORD $0x3d85c495 // str q21, [x4, #5904]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88a068 // str q8, [x3, #8832]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89a068 // str q8, [x3, #9856]
+	ADD $22, R5
+	ADD $22, R6
+	ADD $22, R7
+	ADD $22, R8
+	WORD $0x3cc060b0 // ldur q16, [x5, #6]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbc4020b0 // ldur s16, [x5, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc060d0 // ldur q16, [x6, #6]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbc4020d0 // ldur s16, [x6, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc060f0 // ldur q16, [x7, #6]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbc4020f0 // ldur s16, [x7, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc06110 // ldur q16, [x8, #6]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbc402110 // ldur s16, [x8, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4f00e610 // movi v16.16b, #16
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d860094 // str q20, [x4, #6144]
+	WORD $0x3d860495 // str q21, [x4, #6160]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d864094 // str q20, [x4, #6400]
+	WORD $0x3d864495 // str q21, [x4, #6416]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d868094 // str q20, [x4, #6656]
+	WORD $0x3d868495 // str q21, [x4, #6672]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d86c094 // str q20, [x4, #6912]
+	WORD $0x3d86c495 // str q21, [x4, #6928]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88c068 // str q8, [x3, #8960]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89c068 // str q8, [x3, #9984]
+	ADD $22, R5
+	ADD $22, R6
+	ADD $22, R7
+	ADD $22, R8
+	WORD $0x3cc060b0 // ldur q16, [x5, #6]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbc4020b0 // ldur s16, [x5, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc060d0 // ldur q16, [x6, #6]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbc4020d0 // ldur s16, [x6, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc060f0 // ldur q16, [x7, #6]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbc4020f0 // ldur s16, [x7, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc06110 // ldur q16, [x8, #6]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbc402110 // ldur s16, [x8, #2]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4f00e610 // movi v16.16b, #16
+	WORD $0x6e308400 // sub v0.16b, v0.16b, v16.16b
+	WORD $0x6e308442 // sub v2.16b, v2.16b, v16.16b
+	WORD $0x6e308484 // sub v4.16b, v4.16b, v16.16b
+	WORD $0x6e3084c6 // sub v6.16b, v6.16b, v16.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d870094 // str q20, [x4, #7168]
+	WORD $0x3d870495 // str q21, [x4, #7184]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d874094 // str q20, [x4, #7424]
+	WORD $0x3d874495 // str q21, [x4, #7440]
+	WORD $0x6e308421 // sub v1.16b, v1.16b, v16.16b
+	WORD $0x6e308463 // sub v3.16b, v3.16b, v16.16b
+	WORD $0x6e3084a5 // sub v5.16b, v5.16b, v16.16b
+	WORD $0x6e3084e7 // sub v7.16b, v7.16b, v16.16b
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d878094 // str q20, [x4, #7680]
+	WORD $0x3d878495 // str q21, [x4, #7696]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d87c094 // str q20, [x4, #7936]
+	WORD $0x3d87c495 // str q21, [x4, #7952]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88e068 // str q8, [x3, #9088]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89e068 // str q8, [x3, #10112]
+	ADD $22, R5
+	ADD $22, R6
+	ADD $22, R7
+	ADD $22, R8
+	ADD $16, R3
+	ADD $32, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·q51UnpackStep8(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $fivesConstants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x3dc00539 // ldr q25, [x9, #16]
+	WORD $0x3dc0093a // ldr q26, [x9, #32]
+	WORD $0x3dc00d3b // ldr q27, [x9, #48]
+	WORD $0x3dc0113c // ldr q28, [x9, #64]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3cc080b0 // ldur q16, [x5, #8]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbd4004b0 // ldr s16, [x5, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc080d0 // ldur q16, [x6, #8]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbd4004d0 // ldr s16, [x6, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc080f0 // ldur q16, [x7, #8]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbd4004f0 // ldr s16, [x7, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc08110 // ldur q16, [x8, #8]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbd400510 // ldr s16, [x8, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d800094 // str q20, [x4, #0]
+	WORD $0x3d800495 // str q21, [x4, #16]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d804094 // str q20, [x4, #256]
+	WORD $0x3d804495 // str q21, [x4, #272]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d808094 // str q20, [x4, #512]
+	WORD $0x3d808495 // str q21, [x4, #528]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d80c094 // str q20, [x4, #768]
+	WORD $0x3d80c495 // str q21, [x4, #784]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d880068 // str q8, [x3, #8192]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	ADD $24, R5
+	ADD $24, R6
+	ADD $24, R7
+	ADD $24, R8
+	WORD $0x3cc080b0 // ldur q16, [x5, #8]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbd4004b0 // ldr s16, [x5, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc080d0 // ldur q16, [x6, #8]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbd4004d0 // ldr s16, [x6, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc080f0 // ldur q16, [x7, #8]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbd4004f0 // ldr s16, [x7, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc08110 // ldur q16, [x8, #8]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbd400510 // ldr s16, [x8, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d810094 // str q20, [x4, #1024]
+	WORD $0x3d810495 // str q21, [x4, #1040]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d814094 // str q20, [x4, #1280]
+	WORD $0x3d814495 // str q21, [x4, #1296]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d818094 // str q20, [x4, #1536]
+	WORD $0x3d818495 // str q21, [x4, #1552]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d81c094 // str q20, [x4, #1792]
+	WORD $0x3d81c495 // str q21, [x4, #1808]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d882068 // str q8, [x3, #8320]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d892068 // str q8, [x3, #9344]
+	ADD $24, R5
+	ADD $24, R6
+	ADD $24, R7
+	ADD $24, R8
+	WORD $0x3cc080b0 // ldur q16, [x5, #8]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbd4004b0 // ldr s16, [x5, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc080d0 // ldur q16, [x6, #8]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbd4004d0 // ldr s16, [x6, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc080f0 // ldur q16, [x7, #8]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbd4004f0 // ldr s16, [x7, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc08110 // ldur q16, [x8, #8]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbd400510 // ldr s16, [x8, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d820094 // str q20, [x4, #2048]
+	WORD $0x3d820495 // str q21, [x4, #2064]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d824094 // str q20, [x4, #2304]
+	WORD $0x3d824495 // str q21, [x4, #2320]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d828094 // str q20, [x4, #2560]
+	WORD $0x3d828495 // str q21, [x4, #2576]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d82c094 // str q20, [x4, #2816]
+	WORD $0x3d82c495 // str q21, [x4, #2832]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d884068 // str q8, [x3, #8448]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d894068 // str q8, [x3, #9472]
+	ADD $24, R5
+	ADD $24, R6
+	ADD $24, R7
+	ADD $24, R8
+	WORD $0x3cc080b0 // ldur q16, [x5, #8]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbd4004b0 // ldr s16, [x5, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc080d0 // ldur q16, [x6, #8]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbd4004d0 // ldr s16, [x6, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc080f0 // ldur q16, [x7, #8]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbd4004f0 // ldr s16, [x7, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc08110 // ldur q16, [x8, #8]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbd400510 // ldr s16, [x8, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d830094 // str q20, [x4, #3072]
+	WORD $0x3d830495 // str q21, [x4, #3088]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d834094 // str q20, [x4, #3328]
+	WORD $0x3d834495 // str q21, [x4, #3344]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d838094 // str q20, [x4, #3584]
+	WORD $0x3d838495 // str q21, [x4, #3600]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d83c094 // str q20, [x4, #3840]
+	WORD $0x3d83c495 // str q21, [x4, #3856]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d886068 // str q8, [x3, #8576]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d896068 // str q8, [x3, #9600]
+	ADD $24, R5
+	ADD $24, R6
+	ADD $24, R7
+	ADD $24, R8
+	WORD $0x3cc080b0 // ldur q16, [x5, #8]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbd4004b0 // ldr s16, [x5, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc080d0 // ldur q16, [x6, #8]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbd4004d0 // ldr s16, [x6, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc080f0 // ldur q16, [x7, #8]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbd4004f0 // ldr s16, [x7, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc08110 // ldur q16, [x8, #8]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbd400510 // ldr s16, [x8, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d840094 // str q20, [x4, #4096]
+	WORD $0x3d840495 // str q21, [x4, #4112]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d844094 // str q20, [x4, #4352]
+	WORD $0x3d844495 // str q21, [x4, #4368]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d848094 // str q20, [x4, #4608]
+	WORD $0x3d848495 // str q21, [x4, #4624]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d84c094 // str q20, [x4, #4864]
+	WORD $0x3d84c495 // str q21, [x4, #4880]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d888068 // str q8, [x3, #8704]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d898068 // str q8, [x3, #9728]
+	ADD $24, R5
+	ADD $24, R6
+	ADD $24, R7
+	ADD $24, R8
+	WORD $0x3cc080b0 // ldur q16, [x5, #8]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbd4004b0 // ldr s16, [x5, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc080d0 // ldur q16, [x6, #8]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbd4004d0 // ldr s16, [x6, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc080f0 // ldur q16, [x7, #8]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbd4004f0 // ldr s16, [x7, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc08110 // ldur q16, [x8, #8]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbd400510 // ldr s16, [x8, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d850094 // str q20, [x4, #5120]
+	WORD $0x3d850495 // str q21, [x4, #5136]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d854094 // str q20, [x4, #5376]
+	WORD $0x3d854495 // str q21, [x4, #5392]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d858094 // str q20, [x4, #5632]
+	WORD $0x3d858495 // str q21, [x4, #5648]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d85c094 // str q20, [x4, #5888]
+	WORD $0x3d85c495 // str q21, [x4, #5904]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88a068 // str q8, [x3, #8832]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d89a068 // str q8, [x3, #9856]
+	ADD $24, R5
+	ADD $24, R6
+	ADD $24, R7
+	ADD $24, R8
+	WORD $0x3cc080b0 // ldur q16, [x5, #8]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbd4004b0 // ldr s16, [x5, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc080d0 // ldur q16, [x6, #8]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbd4004d0 // ldr s16, [x6, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc080f0 // ldur q16, [x7, #8]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbd4004f0 // ldr s16, [x7, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc08110 // ldur q16, [x8, #8]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbd400510 // ldr s16, [x8, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d860094 // str q20, [x4, #6144]
+	WORD $0x3d860495 // str q21, [x4, #6160]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d864094 // str q20, [x4, #6400]
+	WORD $0x3d864495 // str q21, [x4, #6416]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d868094 // str q20, [x4, #6656]
+	WORD $0x3d868495 // str q21, [x4, #6672]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d86c094 // str q20, [x4, #6912]
+	WORD $0x3d86c495 // str q21, [x4, #6928]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88c068 // str q8, [x3, #8960]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d89c068 // str q8, [x3, #9984]
+	ADD $24, R5
+	ADD $24, R6
+	ADD $24, R7
+	ADD $24, R8
+	WORD $0x3cc080b0 // ldur q16, [x5, #8]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0xbd4004b0 // ldr s16, [x5, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c00 // orr v0.16b, v0.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c21 // orr v1.16b, v1.16b, v17.16b
+	WORD $0x3cc080d0 // ldur q16, [x6, #8]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0xbd4004d0 // ldr s16, [x6, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c42 // orr v2.16b, v2.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c63 // orr v3.16b, v3.16b, v17.16b
+	WORD $0x3cc080f0 // ldur q16, [x7, #8]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0xbd4004f0 // ldr s16, [x7, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11c84 // orr v4.16b, v4.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ca5 // orr v5.16b, v5.16b, v17.16b
+	WORD $0x3cc08110 // ldur q16, [x8, #8]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0xbd400510 // ldr s16, [x8, #4]
+	WORD $0x4e1b0211 // tbl v17.16b, {v16.16b}, v27.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11cc6 // orr v6.16b, v6.16b, v17.16b
+	WORD $0x4e1c0211 // tbl v17.16b, {v16.16b}, v28.16b
+	WORD $0x4e3a8e31 // cmtst v17.16b, v17.16b, v26.16b
+	WORD $0x4e391e31 // and v17.16b, v17.16b, v25.16b
+	WORD $0x4eb11ce7 // orr v7.16b, v7.16b, v17.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d870094 // str q20, [x4, #7168]
+	WORD $0x3d870495 // str q21, [x4, #7184]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d874094 // str q20, [x4, #7424]
+	WORD $0x3d874495 // str q21, [x4, #7440]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d878094 // str q20, [x4, #7680]
+	WORD $0x3d878495 // str q21, [x4, #7696]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d87c094 // str q20, [x4, #7936]
+	WORD $0x3d87c495 // str q21, [x4, #7952]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88e068 // str q8, [x3, #9088]
+	WORD $0x7d4004a8 // ldr h8, [x5, #2]
+	WORD $0x7d4004d0 // ldr h16, [x6, #2]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4004f0 // ldr h16, [x7, #2]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400510 // ldr h16, [x8, #2]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d89e068 // str q8, [x3, #10112]
+	ADD $24, R5
+	ADD $24, R6
+	ADD $24, R7
+	ADD $24, R8
+	ADD $16, R3
+	ADD $32, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·q80UnpackStep8(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3cc020a0 // ldur q0, [x5, #2]
+	WORD $0x3cc120a1 // ldur q1, [x5, #18]
+	WORD $0x3cc020c2 // ldur q2, [x6, #2]
+	WORD $0x3cc120c3 // ldur q3, [x6, #18]
+	WORD $0x3cc020e4 // ldur q4, [x7, #2]
+	WORD $0x3cc120e5 // ldur q5, [x7, #18]
+	WORD $0x3cc02106 // ldur q6, [x8, #2]
+	WORD $0x3cc12107 // ldur q7, [x8, #18]
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d800094 // str q20, [x4, #0]
+	WORD $0x3d800495 // str q21, [x4, #16]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d804094 // str q20, [x4, #256]
+	WORD $0x3d804495 // str q21, [x4, #272]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d808094 // str q20, [x4, #512]
+	WORD $0x3d808495 // str q21, [x4, #528]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d80c094 // str q20, [x4, #768]
+	WORD $0x3d80c495 // str q21, [x4, #784]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d880068 // str q8, [x3, #8192]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	ADD $34, R5
+	ADD $34, R6
+	ADD $34, R7
+	ADD $34, R8
+	WORD $0x3cc020a0 // ldur q0, [x5, #2]
+	WORD $0x3cc120a1 // ldur q1, [x5, #18]
+	WORD $0x3cc020c2 // ldur q2, [x6, #2]
+	WORD $0x3cc120c3 // ldur q3, [x6, #18]
+	WORD $0x3cc020e4 // ldur q4, [x7, #2]
+	WORD $0x3cc120e5 // ldur q5, [x7, #18]
+	WORD $0x3cc02106 // ldur q6, [x8, #2]
+	WORD $0x3cc12107 // ldur q7, [x8, #18]
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d810094 // str q20, [x4, #1024]
+	WORD $0x3d810495 // str q21, [x4, #1040]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d814094 // str q20, [x4, #1280]
+	WORD $0x3d814495 // str q21, [x4, #1296]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d818094 // str q20, [x4, #1536]
+	WORD $0x3d818495 // str q21, [x4, #1552]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d81c094 // str q20, [x4, #1792]
+	WORD $0x3d81c495 // str q21, [x4, #1808]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d882068 // str q8, [x3, #8320]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d892068 // str q8, [x3, #9344]
+	ADD $34, R5
+	ADD $34, R6
+	ADD $34, R7
+	ADD $34, R8
+	WORD $0x3cc020a0 // ldur q0, [x5, #2]
+	WORD $0x3cc120a1 // ldur q1, [x5, #18]
+	WORD $0x3cc020c2 // ldur q2, [x6, #2]
+	WORD $0x3cc120c3 // ldur q3, [x6, #18]
+	WORD $0x3cc020e4 // ldur q4, [x7, #2]
+	WORD $0x3cc120e5 // ldur q5, [x7, #18]
+	WORD $0x3cc02106 // ldur q6, [x8, #2]
+	WORD $0x3cc12107 // ldur q7, [x8, #18]
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d820094 // str q20, [x4, #2048]
+	WORD $0x3d820495 // str q21, [x4, #2064]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d824094 // str q20, [x4, #2304]
+	WORD $0x3d824495 // str q21, [x4, #2320]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d828094 // str q20, [x4, #2560]
+	WORD $0x3d828495 // str q21, [x4, #2576]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d82c094 // str q20, [x4, #2816]
+	WORD $0x3d82c495 // str q21, [x4, #2832]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d884068 // str q8, [x3, #8448]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d894068 // str q8, [x3, #9472]
+	ADD $34, R5
+	ADD $34, R6
+	ADD $34, R7
+	ADD $34, R8
+	WORD $0x3cc020a0 // ldur q0, [x5, #2]
+	WORD $0x3cc120a1 // ldur q1, [x5, #18]
+	WORD $0x3cc020c2 // ldur q2, [x6, #2]
+	WORD $0x3cc120c3 // ldur q3, [x6, #18]
+	WORD $0x3cc020e4 // ldur q4, [x7, #2]
+	WORD $0x3cc120e5 // ldur q5, [x7, #18]
+	WORD $0x3cc02106 // ldur q6, [x8, #2]
+	WORD $0x3cc12107 // ldur q7, [x8, #18]
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d830094 // str q20, [x4, #3072]
+	WORD $0x3d830495 // str q21, [x4, #3088]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d834094 // str q20, [x4, #3328]
+	WORD $0x3d834495 // str q21, [x4, #3344]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d838094 // str q20, [x4, #3584]
+	WORD $0x3d838495 // str q21, [x4, #3600]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d83c094 // str q20, [x4, #3840]
+	WORD $0x3d83c495 // str q21, [x4, #3856]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d886068 // str q8, [x3, #8576]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d896068 // str q8, [x3, #9600]
+	ADD $34, R5
+	ADD $34, R6
+	ADD $34, R7
+	ADD $34, R8
+	WORD $0x3cc020a0 // ldur q0, [x5, #2]
+	WORD $0x3cc120a1 // ldur q1, [x5, #18]
+	WORD $0x3cc020c2 // ldur q2, [x6, #2]
+	WORD $0x3cc120c3 // ldur q3, [x6, #18]
+	WORD $0x3cc020e4 // ldur q4, [x7, #2]
+	WORD $0x3cc120e5 // ldur q5, [x7, #18]
+	WORD $0x3cc02106 // ldur q6, [x8, #2]
+	WORD $0x3cc12107 // ldur q7, [x8, #18]
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d840094 // str q20, [x4, #4096]
+	WORD $0x3d840495 // str q21, [x4, #4112]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d844094 // str q20, [x4, #4352]
+	WORD $0x3d844495 // str q21, [x4, #4368]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d848094 // str q20, [x4, #4608]
+	WORD $0x3d848495 // str q21, [x4, #4624]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d84c094 // str q20, [x4, #4864]
+	WORD $0x3d84c495 // str q21, [x4, #4880]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d888068 // str q8, [x3, #8704]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d898068 // str q8, [x3, #9728]
+	ADD $34, R5
+	ADD $34, R6
+	ADD $34, R7
+	ADD $34, R8
+	WORD $0x3cc020a0 // ldur q0, [x5, #2]
+	WORD $0x3cc120a1 // ldur q1, [x5, #18]
+	WORD $0x3cc020c2 // ldur q2, [x6, #2]
+	WORD $0x3cc120c3 // ldur q3, [x6, #18]
+	WORD $0x3cc020e4 // ldur q4, [x7, #2]
+	WORD $0x3cc120e5 // ldur q5, [x7, #18]
+	WORD $0x3cc02106 // ldur q6, [x8, #2]
+	WORD $0x3cc12107 // ldur q7, [x8, #18]
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d850094 // str q20, [x4, #5120]
+	WORD $0x3d850495 // str q21, [x4, #5136]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d854094 // str q20, [x4, #5376]
+	WORD $0x3d854495 // str q21, [x4, #5392]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d858094 // str q20, [x4, #5632]
+	WORD $0x3d858495 // str q21, [x4, #5648]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d85c094 // str q20, [x4, #5888]
+	WORD $0x3d85c495 // str q21, [x4, #5904]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88a068 // str q8, [x3, #8832]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89a068 // str q8, [x3, #9856]
+	ADD $34, R5
+	ADD $34, R6
+	ADD $34, R7
+	ADD $34, R8
+	WORD $0x3cc020a0 // ldur q0, [x5, #2]
+	WORD $0x3cc120a1 // ldur q1, [x5, #18]
+	WORD $0x3cc020c2 // ldur q2, [x6, #2]
+	WORD $0x3cc120c3 // ldur q3, [x6, #18]
+	WORD $0x3cc020e4 // ldur q4, [x7, #2]
+	WORD $0x3cc120e5 // ldur q5, [x7, #18]
+	WORD $0x3cc02106 // ldur q6, [x8, #2]
+	WORD $0x3cc12107 // ldur q7, [x8, #18]
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d860094 // str q20, [x4, #6144]
+	WORD $0x3d860495 // str q21, [x4, #6160]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d864094 // str q20, [x4, #6400]
+	WORD $0x3d864495 // str q21, [x4, #6416]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d868094 // str q20, [x4, #6656]
+	WORD $0x3d868495 // str q21, [x4, #6672]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d86c094 // str q20, [x4, #6912]
+	WORD $0x3d86c495 // str q21, [x4, #6928]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88c068 // str q8, [x3, #8960]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89c068 // str q8, [x3, #9984]
+	ADD $34, R5
+	ADD $34, R6
+	ADD $34, R7
+	ADD $34, R8
+	WORD $0x3cc020a0 // ldur q0, [x5, #2]
+	WORD $0x3cc120a1 // ldur q1, [x5, #18]
+	WORD $0x3cc020c2 // ldur q2, [x6, #2]
+	WORD $0x3cc120c3 // ldur q3, [x6, #18]
+	WORD $0x3cc020e4 // ldur q4, [x7, #2]
+	WORD $0x3cc120e5 // ldur q5, [x7, #18]
+	WORD $0x3cc02106 // ldur q6, [x8, #2]
+	WORD $0x3cc12107 // ldur q7, [x8, #18]
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d870094 // str q20, [x4, #7168]
+	WORD $0x3d870495 // str q21, [x4, #7184]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d874094 // str q20, [x4, #7424]
+	WORD $0x3d874495 // str q21, [x4, #7440]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d878094 // str q20, [x4, #7680]
+	WORD $0x3d878495 // str q21, [x4, #7696]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d87c094 // str q20, [x4, #7936]
+	WORD $0x3d87c495 // str q21, [x4, #7952]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88e068 // str q8, [x3, #9088]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89e068 // str q8, [x3, #10112]
+	ADD $34, R5
+	ADD $34, R6
+	ADD $34, R7
+	ADD $34, R8
+	ADD $16, R3
+	ADD $32, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·iq4nlUnpackStep8(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $iq4nlConstants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x3dc00539 // ldr q25, [x9, #16]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d800094 // str q20, [x4, #0]
+	WORD $0x3d800495 // str q21, [x4, #16]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d804094 // str q20, [x4, #256]
+	WORD $0x3d804495 // str q21, [x4, #272]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d808094 // str q20, [x4, #512]
+	WORD $0x3d808495 // str q21, [x4, #528]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d80c094 // str q20, [x4, #768]
+	WORD $0x3d80c495 // str q21, [x4, #784]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d880068 // str q8, [x3, #8192]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d810094 // str q20, [x4, #1024]
+	WORD $0x3d810495 // str q21, [x4, #1040]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d814094 // str q20, [x4, #1280]
+	WORD $0x3d814495 // str q21, [x4, #1296]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d818094 // str q20, [x4, #1536]
+	WORD $0x3d818495 // str q21, [x4, #1552]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d81c094 // str q20, [x4, #1792]
+	WORD $0x3d81c495 // str q21, [x4, #1808]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d882068 // str q8, [x3, #8320]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d892068 // str q8, [x3, #9344]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d820094 // str q20, [x4, #2048]
+	WORD $0x3d820495 // str q21, [x4, #2064]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d824094 // str q20, [x4, #2304]
+	WORD $0x3d824495 // str q21, [x4, #2320]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d828094 // str q20, [x4, #2560]
+	WORD $0x3d828495 // str q21, [x4, #2576]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d82c094 // str q20, [x4, #2816]
+	WORD $0x3d82c495 // str q21, [x4, #2832]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d884068 // str q8, [x3, #8448]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d894068 // str q8, [x3, #9472]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d830094 // str q20, [x4, #3072]
+	WORD $0x3d830495 // str q21, [x4, #3088]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d834094 // str q20, [x4, #3328]
+	WORD $0x3d834495 // str q21, [x4, #3344]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d838094 // str q20, [x4, #3584]
+	WORD $0x3d838495 // str q21, [x4, #3600]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d83c094 // str q20, [x4, #3840]
+	WORD $0x3d83c495 // str q21, [x4, #3856]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d886068 // str q8, [x3, #8576]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d896068 // str q8, [x3, #9600]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d840094 // str q20, [x4, #4096]
+	WORD $0x3d840495 // str q21, [x4, #4112]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d844094 // str q20, [x4, #4352]
+	WORD $0x3d844495 // str q21, [x4, #4368]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d848094 // str q20, [x4, #4608]
+	WORD $0x3d848495 // str q21, [x4, #4624]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d84c094 // str q20, [x4, #4864]
+	WORD $0x3d84c495 // str q21, [x4, #4880]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d888068 // str q8, [x3, #8704]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d898068 // str q8, [x3, #9728]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d850094 // str q20, [x4, #5120]
+	WORD $0x3d850495 // str q21, [x4, #5136]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d854094 // str q20, [x4, #5376]
+	WORD $0x3d854495 // str q21, [x4, #5392]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d858094 // str q20, [x4, #5632]
+	WORD $0x3d858495 // str q21, [x4, #5648]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d85c094 // str q20, [x4, #5888]
+	WORD $0x3d85c495 // str q21, [x4, #5904]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88a068 // str q8, [x3, #8832]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89a068 // str q8, [x3, #9856]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d860094 // str q20, [x4, #6144]
+	WORD $0x3d860495 // str q21, [x4, #6160]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d864094 // str q20, [x4, #6400]
+	WORD $0x3d864495 // str q21, [x4, #6416]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d868094 // str q20, [x4, #6656]
+	WORD $0x3d868495 // str q21, [x4, #6672]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d86c094 // str q20, [x4, #6912]
+	WORD $0x3d86c495 // str q21, [x4, #6928]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88c068 // str q8, [x3, #8960]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89c068 // str q8, [x3, #9984]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc020f0 // ldur q16, [x7, #2]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d870094 // str q20, [x4, #7168]
+	WORD $0x3d870495 // str q21, [x4, #7184]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d874094 // str q20, [x4, #7424]
+	WORD $0x3d874495 // str q21, [x4, #7440]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d878094 // str q20, [x4, #7680]
+	WORD $0x3d878495 // str q21, [x4, #7696]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d87c094 // str q20, [x4, #7936]
+	WORD $0x3d87c495 // str q21, [x4, #7952]
+	WORD $0x7d4000a8 // ldr h8, [x5, #0]
+	WORD $0x7d4000d0 // ldr h16, [x6, #0]
+	WORD $0x6e060608 // ins v8.h[1], v16.h[0]
+	WORD $0x7d4000f0 // ldr h16, [x7, #0]
+	WORD $0x6e0a0608 // ins v8.h[2], v16.h[0]
+	WORD $0x7d400110 // ldr h16, [x8, #0]
+	WORD $0x6e0e0608 // ins v8.h[3], v16.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x3d88e068 // str q8, [x3, #9088]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89e068 // str q8, [x3, #10112]
+	ADD $18, R5
+	ADD $18, R6
+	ADD $18, R7
+	ADD $18, R8
+	ADD $16, R3
+	ADD $32, R4
+	SUB $1, R2
+	CBNZ R2, four
+	RET
+
+TEXT ·mxfp4UnpackStep8(SB), NOSPLIT|NOFRAME, $0-24
+	MOVD panel+0(FP), R3
+	MOVD R3, R4
+	MOVD w+8(FP), R0
+	MOVD rowBytes+16(FP), R1
+	MOVD $8, R2
+	MOVD $mxfp4Constants<>(SB), R9
+	WORD $0x3dc00138 // ldr q24, [x9, #0]
+	WORD $0x3dc00539 // ldr q25, [x9, #16]
+four:
+	MOVD R0, R5
+	ADD R1, R5, R6
+	ADD R1, R6, R7
+	ADD R1, R7, R8
+	ADD R1<<2, R0
+	WORD $0x3cc010b0 // ldur q16, [x5, #1]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc010d0 // ldur q16, [x6, #1]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc010f0 // ldur q16, [x7, #1]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc01110 // ldur q16, [x8, #1]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d800094 // str q20, [x4, #0]
+	WORD $0x3d800495 // str q21, [x4, #16]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d804094 // str q20, [x4, #256]
+	WORD $0x3d804495 // str q21, [x4, #272]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d808094 // str q20, [x4, #512]
+	WORD $0x3d808495 // str q21, [x4, #528]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d80c094 // str q20, [x4, #768]
+	WORD $0x3d80c495 // str q21, [x4, #784]
+	WORD $0x3d4000a8 // ldr b8, [x5, #0]
+	WORD $0x3d4000d0 // ldr b16, [x6, #0]
+	WORD $0x6e030608 // ins v8.b[1], v16.b[0]
+	WORD $0x3d4000f0 // ldr b16, [x7, #0]
+	WORD $0x6e050608 // ins v8.b[2], v16.b[0]
+	WORD $0x3d400110 // ldr b16, [x8, #0]
+	WORD $0x6e070608 // ins v8.b[3], v16.b[0]
+	WORD $0x2f08a508 // ushll v8.8h, v8.8b, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x4ea81d10 // orr v16.16b, v8.16b, v8.16b
+	WORD $0x4f00e431 // movi v17.16b, #1
+	WORD $0x6f280631 // ushr v17.4s, v17.4s, #24
+	WORD $0x6eb18608 // sub v8.4s, v16.4s, v17.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4eb18632 // add v18.4s, v17.4s, v17.4s
+	WORD $0x6eb03652 // cmhi v18.4s, v18.4s, v16.4s
+	WORD $0x4f355633 // shl v19.4s, v17.4s, #21
+	WORD $0x6eb04673 // ushl v19.4s, v19.4s, v16.4s
+	WORD $0x6eb21e68 // bit v8.16b, v19.16b, v18.16b
+	WORD $0x4f07e7f2 // movi v18.16b, #255
+	WORD $0x6f280653 // ushr v19.4s, v18.4s, #24
+	WORD $0x6eb08e73 // cmeq v19.4s, v19.4s, v16.4s
+	WORD $0x6f220652 // ushr v18.4s, v18.4s, #30
+	WORD $0x4f365652 // shl v18.4s, v18.4s, #22
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x3d880068 // str q8, [x3, #8192]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d890068 // str q8, [x3, #9216]
+	ADD $17, R5
+	ADD $17, R6
+	ADD $17, R7
+	ADD $17, R8
+	WORD $0x3cc010b0 // ldur q16, [x5, #1]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc010d0 // ldur q16, [x6, #1]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc010f0 // ldur q16, [x7, #1]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc01110 // ldur q16, [x8, #1]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d810094 // str q20, [x4, #1024]
+	WORD $0x3d810495 // str q21, [x4, #1040]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d814094 // str q20, [x4, #1280]
+	WORD $0x3d814495 // str q21, [x4, #1296]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d818094 // str q20, [x4, #1536]
+	WORD $0x3d818495 // str q21, [x4, #1552]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d81c094 // str q20, [x4, #1792]
+	WORD $0x3d81c495 // str q21, [x4, #1808]
+	WORD $0x3d4000a8 // ldr b8, [x5, #0]
+	WORD $0x3d4000d0 // ldr b16, [x6, #0]
+	WORD $0x6e030608 // ins v8.b[1], v16.b[0]
+	WORD $0x3d4000f0 // ldr b16, [x7, #0]
+	WORD $0x6e050608 // ins v8.b[2], v16.b[0]
+	WORD $0x3d400110 // ldr b16, [x8, #0]
+	WORD $0x6e070608 // ins v8.b[3], v16.b[0]
+	WORD $0x2f08a508 // ushll v8.8h, v8.8b, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x4ea81d10 // orr v16.16b, v8.16b, v8.16b
+	WORD $0x4f00e431 // movi v17.16b, #1
+	WORD $0x6f280631 // ushr v17.4s, v17.4s, #24
+	WORD $0x6eb18608 // sub v8.4s, v16.4s, v17.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4eb18632 // add v18.4s, v17.4s, v17.4s
+	WORD $0x6eb03652 // cmhi v18.4s, v18.4s, v16.4s
+	WORD $0x4f355633 // shl v19.4s, v17.4s, #21
+	WORD $0x6eb04673 // ushl v19.4s, v19.4s, v16.4s
+	WORD $0x6eb21e68 // bit v8.16b, v19.16b, v18.16b
+	WORD $0x4f07e7f2 // movi v18.16b, #255
+	WORD $0x6f280653 // ushr v19.4s, v18.4s, #24
+	WORD $0x6eb08e73 // cmeq v19.4s, v19.4s, v16.4s
+	WORD $0x6f220652 // ushr v18.4s, v18.4s, #30
+	WORD $0x4f365652 // shl v18.4s, v18.4s, #22
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x3d882068 // str q8, [x3, #8320]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d892068 // str q8, [x3, #9344]
+	ADD $17, R5
+	ADD $17, R6
+	ADD $17, R7
+	ADD $17, R8
+	WORD $0x3cc010b0 // ldur q16, [x5, #1]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc010d0 // ldur q16, [x6, #1]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc010f0 // ldur q16, [x7, #1]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc01110 // ldur q16, [x8, #1]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d820094 // str q20, [x4, #2048]
+	WORD $0x3d820495 // str q21, [x4, #2064]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d824094 // str q20, [x4, #2304]
+	WORD $0x3d824495 // str q21, [x4, #2320]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d828094 // str q20, [x4, #2560]
+	WORD $0x3d828495 // str q21, [x4, #2576]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d82c094 // str q20, [x4, #2816]
+	WORD $0x3d82c495 // str q21, [x4, #2832]
+	WORD $0x3d4000a8 // ldr b8, [x5, #0]
+	WORD $0x3d4000d0 // ldr b16, [x6, #0]
+	WORD $0x6e030608 // ins v8.b[1], v16.b[0]
+	WORD $0x3d4000f0 // ldr b16, [x7, #0]
+	WORD $0x6e050608 // ins v8.b[2], v16.b[0]
+	WORD $0x3d400110 // ldr b16, [x8, #0]
+	WORD $0x6e070608 // ins v8.b[3], v16.b[0]
+	WORD $0x2f08a508 // ushll v8.8h, v8.8b, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x4ea81d10 // orr v16.16b, v8.16b, v8.16b
+	WORD $0x4f00e431 // movi v17.16b, #1
+	WORD $0x6f280631 // ushr v17.4s, v17.4s, #24
+	WORD $0x6eb18608 // sub v8.4s, v16.4s, v17.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4eb18632 // add v18.4s, v17.4s, v17.4s
+	WORD $0x6eb03652 // cmhi v18.4s, v18.4s, v16.4s
+	WORD $0x4f355633 // shl v19.4s, v17.4s, #21
+	WORD $0x6eb04673 // ushl v19.4s, v19.4s, v16.4s
+	WORD $0x6eb21e68 // bit v8.16b, v19.16b, v18.16b
+	WORD $0x4f07e7f2 // movi v18.16b, #255
+	WORD $0x6f280653 // ushr v19.4s, v18.4s, #24
+	WORD $0x6eb08e73 // cmeq v19.4s, v19.4s, v16.4s
+	WORD $0x6f220652 // ushr v18.4s, v18.4s, #30
+	WORD $0x4f365652 // shl v18.4s, v18.4s, #22
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x3d884068 // str q8, [x3, #8448]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d894068 // str q8, [x3, #9472]
+	ADD $17, R5
+	ADD $17, R6
+	ADD $17, R7
+	ADD $17, R8
+	WORD $0x3cc010b0 // ldur q16, [x5, #1]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc010d0 // ldur q16, [x6, #1]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc010f0 // ldur q16, [x7, #1]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc01110 // ldur q16, [x8, #1]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d830094 // str q20, [x4, #3072]
+	WORD $0x3d830495 // str q21, [x4, #3088]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d834094 // str q20, [x4, #3328]
+	WORD $0x3d834495 // str q21, [x4, #3344]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d838094 // str q20, [x4, #3584]
+	WORD $0x3d838495 // str q21, [x4, #3600]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d83c094 // str q20, [x4, #3840]
+	WORD $0x3d83c495 // str q21, [x4, #3856]
+	WORD $0x3d4000a8 // ldr b8, [x5, #0]
+	WORD $0x3d4000d0 // ldr b16, [x6, #0]
+	WORD $0x6e030608 // ins v8.b[1], v16.b[0]
+	WORD $0x3d4000f0 // ldr b16, [x7, #0]
+	WORD $0x6e050608 // ins v8.b[2], v16.b[0]
+	WORD $0x3d400110 // ldr b16, [x8, #0]
+	WORD $0x6e070608 // ins v8.b[3], v16.b[0]
+	WORD $0x2f08a508 // ushll v8.8h, v8.8b, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x4ea81d10 // orr v16.16b, v8.16b, v8.16b
+	WORD $0x4f00e431 // movi v17.16b, #1
+	WORD $0x6f280631 // ushr v17.4s, v17.4s, #24
+	WORD $0x6eb18608 // sub v8.4s, v16.4s, v17.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4eb18632 // add v18.4s, v17.4s, v17.4s
+	WORD $0x6eb03652 // cmhi v18.4s, v18.4s, v16.4s
+	WORD $0x4f355633 // shl v19.4s, v17.4s, #21
+	WORD $0x6eb04673 // ushl v19.4s, v19.4s, v16.4s
+	WORD $0x6eb21e68 // bit v8.16b, v19.16b, v18.16b
+	WORD $0x4f07e7f2 // movi v18.16b, #255
+	WORD $0x6f280653 // ushr v19.4s, v18.4s, #24
+	WORD $0x6eb08e73 // cmeq v19.4s, v19.4s, v16.4s
+	WORD $0x6f220652 // ushr v18.4s, v18.4s, #30
+	WORD $0x4f365652 // shl v18.4s, v18.4s, #22
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x3d886068 // str q8, [x3, #8576]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d896068 // str q8, [x3, #9600]
+	ADD $17, R5
+	ADD $17, R6
+	ADD $17, R7
+	ADD $17, R8
+	WORD $0x3cc010b0 // ldur q16, [x5, #1]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc010d0 // ldur q16, [x6, #1]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc010f0 // ldur q16, [x7, #1]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc01110 // ldur q16, [x8, #1]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d840094 // str q20, [x4, #4096]
+	WORD $0x3d840495 // str q21, [x4, #4112]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d844094 // str q20, [x4, #4352]
+	WORD $0x3d844495 // str q21, [x4, #4368]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d848094 // str q20, [x4, #4608]
+	WORD $0x3d848495 // str q21, [x4, #4624]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d84c094 // str q20, [x4, #4864]
+	WORD $0x3d84c495 // str q21, [x4, #4880]
+	WORD $0x3d4000a8 // ldr b8, [x5, #0]
+	WORD $0x3d4000d0 // ldr b16, [x6, #0]
+	WORD $0x6e030608 // ins v8.b[1], v16.b[0]
+	WORD $0x3d4000f0 // ldr b16, [x7, #0]
+	WORD $0x6e050608 // ins v8.b[2], v16.b[0]
+	WORD $0x3d400110 // ldr b16, [x8, #0]
+	WORD $0x6e070608 // ins v8.b[3], v16.b[0]
+	WORD $0x2f08a508 // ushll v8.8h, v8.8b, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x4ea81d10 // orr v16.16b, v8.16b, v8.16b
+	WORD $0x4f00e431 // movi v17.16b, #1
+	WORD $0x6f280631 // ushr v17.4s, v17.4s, #24
+	WORD $0x6eb18608 // sub v8.4s, v16.4s, v17.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4eb18632 // add v18.4s, v17.4s, v17.4s
+	WORD $0x6eb03652 // cmhi v18.4s, v18.4s, v16.4s
+	WORD $0x4f355633 // shl v19.4s, v17.4s, #21
+	WORD $0x6eb04673 // ushl v19.4s, v19.4s, v16.4s
+	WORD $0x6eb21e68 // bit v8.16b, v19.16b, v18.16b
+	WORD $0x4f07e7f2 // movi v18.16b, #255
+	WORD $0x6f280653 // ushr v19.4s, v18.4s, #24
+	WORD $0x6eb08e73 // cmeq v19.4s, v19.4s, v16.4s
+	WORD $0x6f220652 // ushr v18.4s, v18.4s, #30
+	WORD $0x4f365652 // shl v18.4s, v18.4s, #22
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x3d888068 // str q8, [x3, #8704]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d898068 // str q8, [x3, #9728]
+	ADD $17, R5
+	ADD $17, R6
+	ADD $17, R7
+	ADD $17, R8
+	WORD $0x3cc010b0 // ldur q16, [x5, #1]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc010d0 // ldur q16, [x6, #1]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc010f0 // ldur q16, [x7, #1]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc01110 // ldur q16, [x8, #1]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d850094 // str q20, [x4, #5120]
+	WORD $0x3d850495 // str q21, [x4, #5136]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d854094 // str q20, [x4, #5376]
+	WORD $0x3d854495 // str q21, [x4, #5392]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d858094 // str q20, [x4, #5632]
+	WORD $0x3d858495 // str q21, [x4, #5648]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d85c094 // str q20, [x4, #5888]
+	WORD $0x3d85c495 // str q21, [x4, #5904]
+	WORD $0x3d4000a8 // ldr b8, [x5, #0]
+	WORD $0x3d4000d0 // ldr b16, [x6, #0]
+	WORD $0x6e030608 // ins v8.b[1], v16.b[0]
+	WORD $0x3d4000f0 // ldr b16, [x7, #0]
+	WORD $0x6e050608 // ins v8.b[2], v16.b[0]
+	WORD $0x3d400110 // ldr b16, [x8, #0]
+	WORD $0x6e070608 // ins v8.b[3], v16.b[0]
+	WORD $0x2f08a508 // ushll v8.8h, v8.8b, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x4ea81d10 // orr v16.16b, v8.16b, v8.16b
+	WORD $0x4f00e431 // movi v17.16b, #1
+	WORD $0x6f280631 // ushr v17.4s, v17.4s, #24
+	WORD $0x6eb18608 // sub v8.4s, v16.4s, v17.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4eb18632 // add v18.4s, v17.4s, v17.4s
+	WORD $0x6eb03652 // cmhi v18.4s, v18.4s, v16.4s
+	WORD $0x4f355633 // shl v19.4s, v17.4s, #21
+	WORD $0x6eb04673 // ushl v19.4s, v19.4s, v16.4s
+	WORD $0x6eb21e68 // bit v8.16b, v19.16b, v18.16b
+	WORD $0x4f07e7f2 // movi v18.16b, #255
+	WORD $0x6f280653 // ushr v19.4s, v18.4s, #24
+	WORD $0x6eb08e73 // cmeq v19.4s, v19.4s, v16.4s
+	WORD $0x6f220652 // ushr v18.4s, v18.4s, #30
+	WORD $0x4f365652 // shl v18.4s, v18.4s, #22
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x3d88a068 // str q8, [x3, #8832]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89a068 // str q8, [x3, #9856]
+	ADD $17, R5
+	ADD $17, R6
+	ADD $17, R7
+	ADD $17, R8
+	WORD $0x3cc010b0 // ldur q16, [x5, #1]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc010d0 // ldur q16, [x6, #1]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc010f0 // ldur q16, [x7, #1]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc01110 // ldur q16, [x8, #1]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d860094 // str q20, [x4, #6144]
+	WORD $0x3d860495 // str q21, [x4, #6160]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d864094 // str q20, [x4, #6400]
+	WORD $0x3d864495 // str q21, [x4, #6416]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d868094 // str q20, [x4, #6656]
+	WORD $0x3d868495 // str q21, [x4, #6672]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d86c094 // str q20, [x4, #6912]
+	WORD $0x3d86c495 // str q21, [x4, #6928]
+	WORD $0x3d4000a8 // ldr b8, [x5, #0]
+	WORD $0x3d4000d0 // ldr b16, [x6, #0]
+	WORD $0x6e030608 // ins v8.b[1], v16.b[0]
+	WORD $0x3d4000f0 // ldr b16, [x7, #0]
+	WORD $0x6e050608 // ins v8.b[2], v16.b[0]
+	WORD $0x3d400110 // ldr b16, [x8, #0]
+	WORD $0x6e070608 // ins v8.b[3], v16.b[0]
+	WORD $0x2f08a508 // ushll v8.8h, v8.8b, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x4ea81d10 // orr v16.16b, v8.16b, v8.16b
+	WORD $0x4f00e431 // movi v17.16b, #1
+	WORD $0x6f280631 // ushr v17.4s, v17.4s, #24
+	WORD $0x6eb18608 // sub v8.4s, v16.4s, v17.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4eb18632 // add v18.4s, v17.4s, v17.4s
+	WORD $0x6eb03652 // cmhi v18.4s, v18.4s, v16.4s
+	WORD $0x4f355633 // shl v19.4s, v17.4s, #21
+	WORD $0x6eb04673 // ushl v19.4s, v19.4s, v16.4s
+	WORD $0x6eb21e68 // bit v8.16b, v19.16b, v18.16b
+	WORD $0x4f07e7f2 // movi v18.16b, #255
+	WORD $0x6f280653 // ushr v19.4s, v18.4s, #24
+	WORD $0x6eb08e73 // cmeq v19.4s, v19.4s, v16.4s
+	WORD $0x6f220652 // ushr v18.4s, v18.4s, #30
+	WORD $0x4f365652 // shl v18.4s, v18.4s, #22
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x3d88c068 // str q8, [x3, #8960]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89c068 // str q8, [x3, #9984]
+	ADD $17, R5
+	ADD $17, R6
+	ADD $17, R7
+	ADD $17, R8
+	WORD $0x3cc010b0 // ldur q16, [x5, #1]
+	WORD $0x4e381e00 // and v0.16b, v16.16b, v24.16b
+	WORD $0x6f0c0601 // ushr v1.16b, v16.16b, #4
+	WORD $0x4e000320 // tbl v0.16b, {v25.16b}, v0.16b
+	WORD $0x4e010321 // tbl v1.16b, {v25.16b}, v1.16b
+	WORD $0x3cc010d0 // ldur q16, [x6, #1]
+	WORD $0x4e381e02 // and v2.16b, v16.16b, v24.16b
+	WORD $0x6f0c0603 // ushr v3.16b, v16.16b, #4
+	WORD $0x4e020322 // tbl v2.16b, {v25.16b}, v2.16b
+	WORD $0x4e030323 // tbl v3.16b, {v25.16b}, v3.16b
+	WORD $0x3cc010f0 // ldur q16, [x7, #1]
+	WORD $0x4e381e04 // and v4.16b, v16.16b, v24.16b
+	WORD $0x6f0c0605 // ushr v5.16b, v16.16b, #4
+	WORD $0x4e040324 // tbl v4.16b, {v25.16b}, v4.16b
+	WORD $0x4e050325 // tbl v5.16b, {v25.16b}, v5.16b
+	WORD $0x3cc01110 // ldur q16, [x8, #1]
+	WORD $0x4e381e06 // and v6.16b, v16.16b, v24.16b
+	WORD $0x6f0c0607 // ushr v7.16b, v16.16b, #4
+	WORD $0x4e060326 // tbl v6.16b, {v25.16b}, v6.16b
+	WORD $0x4e070327 // tbl v7.16b, {v25.16b}, v7.16b
+	WORD $0x4ec23814 // zip1 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec63895 // zip1 v21.2d, v4.2d, v6.2d
+	WORD $0x3d870094 // str q20, [x4, #7168]
+	WORD $0x3d870495 // str q21, [x4, #7184]
+	WORD $0x4ec27814 // zip2 v20.2d, v0.2d, v2.2d
+	WORD $0x4ec67895 // zip2 v21.2d, v4.2d, v6.2d
+	WORD $0x3d874094 // str q20, [x4, #7424]
+	WORD $0x3d874495 // str q21, [x4, #7440]
+	WORD $0x4ec33834 // zip1 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec738b5 // zip1 v21.2d, v5.2d, v7.2d
+	WORD $0x3d878094 // str q20, [x4, #7680]
+	WORD $0x3d878495 // str q21, [x4, #7696]
+	WORD $0x4ec37834 // zip2 v20.2d, v1.2d, v3.2d
+	WORD $0x4ec778b5 // zip2 v21.2d, v5.2d, v7.2d
+	WORD $0x3d87c094 // str q20, [x4, #7936]
+	WORD $0x3d87c495 // str q21, [x4, #7952]
+	WORD $0x3d4000a8 // ldr b8, [x5, #0]
+	WORD $0x3d4000d0 // ldr b16, [x6, #0]
+	WORD $0x6e030608 // ins v8.b[1], v16.b[0]
+	WORD $0x3d4000f0 // ldr b16, [x7, #0]
+	WORD $0x6e050608 // ins v8.b[2], v16.b[0]
+	WORD $0x3d400110 // ldr b16, [x8, #0]
+	WORD $0x6e070608 // ins v8.b[3], v16.b[0]
+	WORD $0x2f08a508 // ushll v8.8h, v8.8b, #0
+	WORD $0x2f10a508 // ushll v8.4s, v8.4h, #0
+	WORD $0x4ea81d10 // orr v16.16b, v8.16b, v8.16b
+	WORD $0x4f00e431 // movi v17.16b, #1
+	WORD $0x6f280631 // ushr v17.4s, v17.4s, #24
+	WORD $0x6eb18608 // sub v8.4s, v16.4s, v17.4s
+	WORD $0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD $0x4eb18632 // add v18.4s, v17.4s, v17.4s
+	WORD $0x6eb03652 // cmhi v18.4s, v18.4s, v16.4s
+	WORD $0x4f355633 // shl v19.4s, v17.4s, #21
+	WORD $0x6eb04673 // ushl v19.4s, v19.4s, v16.4s
+	WORD $0x6eb21e68 // bit v8.16b, v19.16b, v18.16b
+	WORD $0x4f07e7f2 // movi v18.16b, #255
+	WORD $0x6f280653 // ushr v19.4s, v18.4s, #24
+	WORD $0x6eb08e73 // cmeq v19.4s, v19.4s, v16.4s
+	WORD $0x6f220652 // ushr v18.4s, v18.4s, #30
+	WORD $0x4f365652 // shl v18.4s, v18.4s, #22
+	WORD $0x4e331e52 // and v18.16b, v18.16b, v19.16b
+	WORD $0x4eb21d08 // orr v8.16b, v8.16b, v18.16b
+	WORD $0x3d88e068 // str q8, [x3, #9088]
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x3d89e068 // str q8, [x3, #10112]
+	ADD $17, R5
+	ADD $17, R6
+	ADD $17, R7
+	ADD $17, R8
+	ADD $16, R3
+	ADD $32, R4
+	SUB $1, R2
+	CBNZ R2, four
 	RET
 
 DATA q4kConstants<>+0(SB)/8, $0x0f0e0d0c07060504

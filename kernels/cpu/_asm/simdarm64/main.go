@@ -40,7 +40,10 @@ func main() {
 			f.rows(l)
 		}
 	}
+	quantizeSuper()
+	quantizeSmall()
 	tiles()
+	unpackers()
 	if *path == "" {
 		os.Stdout.Write(Bytes())
 		return

@@ -95,11 +95,15 @@ func (t *tile) multiply(half int) {
 	switch {
 	case t.mm:
 		for p := range t.pairs() {
-			a, b := 2*p, min(2*p+1, t.n-1)
-			LoadQ(0, tA, at(a))
-			LoadQ(1, tA, at(b))
-			ZIP1(D2, V(2+2*p), 0, 1)
-			ZIP2(D2, V(3+2*p), 0, 1)
+			second := V(1)
+			LoadQ(0, tA, at(2*p))
+			if 2*p+1 < t.n {
+				LoadQ(second, tA, at(2*p+1))
+			} else {
+				second = 0
+			}
+			ZIP1(D2, V(2+2*p), 0, second)
+			ZIP2(D2, V(3+2*p), 0, second)
 		}
 		for s := range 2 {
 			for r := range 2 {
