@@ -219,7 +219,7 @@ func rows2(f format) {
 	out, w := Load(Param("out"), GP64()), Load(Param("w"), GP64())
 	s, rows := Load(Param("rowBytes"), GP64()), Load(Param("rows"), GP64())
 	x0, steps0 := Load(Param("x"), GP64()), Load(Param("k"), GP64())
-	tail, s3, p, x, steps := GP64(), GP64(), GP64(), GP64(), GP64()
+	tail, s3, p, x, steps, ahead := GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
 	masks, signs := GP64(), GP64()
 	var buffer Mem
 	if f.size == 2 {
@@ -243,6 +243,7 @@ func rows2(f format) {
 	}
 	group := func(n int, name string) {
 		MOVQ(w, p)
+		LEAQ(Mem{Base: w, Index: s, Scale: uint8(f.lockstep)}, ahead)
 		MOVQ(x0, x)
 		MOVQ(steps0, steps)
 		for r := range 2 * n {
@@ -260,6 +261,7 @@ func rows2(f format) {
 				VFMADD231PS(v, Y(8+half), Y(2*r+half))
 			}
 		}
+		f.prefetch(ahead)
 		ADDQ(I32(int32(16*f.size)), p)
 		ADDQ(I32(64), x)
 		DECQ(steps)
@@ -282,28 +284,35 @@ func rows2(f format) {
 		}
 	}
 	JMP(LabelRef("rest"))
-	Label("four")
-	group(4, "four")
-	for r := range 2 {
-		// The sums of row r are in the first half, and those of row r+2 in the second.
-		a, b := Y(2*r), Y(2*r+4)
-		VBLENDPS(Imm(0xf0), b, a, Y(8))
-		VPERM2F128(Imm(0x21), b, a, a)
-		VADDPS(Y(8), a, a)
+	Label("many")
+	group(f.lockstep, "many")
+	if f.lockstep == 4 {
+		for r := range 2 {
+			// The sums of row r are in the first half, and those of row r+2 in the second.
+			a, b := Y(2*r), Y(2*r+4)
+			VBLENDPS(Imm(0xf0), b, a, Y(8))
+			VPERM2F128(Imm(0x21), b, a, a)
+			VADDPS(Y(8), a, a)
+		}
+		VBLENDPS(Imm(0xcc), Y(2), Y(0), Y(8))
+		VSHUFPD(Imm(5), Y(2), Y(0), Y(0))
+		VADDPS(Y(8), Y(0), Y(0))
+		VHADDPS(Y(0), Y(0), Y(0))
+		VEXTRACTF128(Imm(1), Y(0), reg.X1)
+		VMOVLPS(reg.X0, Mem{Base: out})
+		VMOVLPS(reg.X1, At(out, 8))
+	} else {
+		foldY(Y(0), Y(1))
+		foldY(Y(2), Y(3))
+		VUNPCKLPS(reg.X2, reg.X0, reg.X0)
+		VMOVLPS(reg.X0, Mem{Base: out})
 	}
-	VBLENDPS(Imm(0xcc), Y(2), Y(0), Y(8))
-	VSHUFPD(Imm(5), Y(2), Y(0), Y(0))
-	VADDPS(Y(8), Y(0), Y(0))
-	VHADDPS(Y(0), Y(0), Y(0))
-	VEXTRACTF128(Imm(1), Y(0), reg.X1)
-	VMOVLPS(reg.X0, Mem{Base: out})
-	VMOVLPS(reg.X1, At(out, 8))
-	ADDQ(I32(16), out)
-	LEAQ(Mem{Base: w, Index: s, Scale: 4}, w)
-	SUBQ(Imm(4), rows)
+	ADDQ(I32(int32(4*f.lockstep)), out)
+	LEAQ(Mem{Base: w, Index: s, Scale: uint8(f.lockstep)}, w)
+	SUBQ(Imm(uint64(f.lockstep)), rows)
 	Label("rest")
-	CMPQ(rows, Imm(4))
-	JGE(LabelRef("four"))
+	CMPQ(rows, Imm(uint64(f.lockstep)))
+	JGE(LabelRef("many"))
 	TESTQ(rows, rows)
 	JZ(LabelRef("done"))
 	Label("one")

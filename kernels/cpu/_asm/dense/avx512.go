@@ -13,9 +13,23 @@ import (
 type format struct {
 	name string
 	size int
+	// lockstep is the number of rows that are multiplied by one row of x at the same time. The sums
+	// of one row are a single chain, whose latency is longer than the time for its loads. But memory
+	// is fastest if rows are read one after the other.
+	lockstep int
 }
 
-var formats = []format{{"F32", 4}, {"F16", 2}, {"BF16", 2}}
+var formats = []format{{"F32", 4, 4}, {"F16", 2, 2}, {"BF16", 2, 2}}
+
+// prefetch prefetches the next lines of as many rows as are multiplied at the same time. ahead
+// begins behind the current rows and passes those that follow, line by line.
+func (f format) prefetch(ahead reg.Register) {
+	bytes := 16 * f.size * f.lockstep
+	for i := 0; i < bytes; i += 64 {
+		PREFETCHT1(At(ahead, i))
+	}
+	ADDQ(I32(int32(bytes)), ahead)
+}
 
 // load512 sets v to 16 weights. With a mask, the others become 0.
 func (f format) load512(m Mem, v reg.VecPhysical, mask ...reg.Register) {
@@ -311,17 +325,13 @@ func tile512(n int, f *format) {
 	RET()
 }
 
-// lockstep is the number of rows that rows512 multiplies at the same time. The sums of one row are a
-// single chain, whose latency is longer than the time for its loads.
-const lockstep = 4
-
 // rows512 multiplies rows of weights by one row of x.
 func rows512(f format) {
 	TEXT("rows512"+f.name, NOSPLIT, "func(out *float32, w *byte, rowBytes, rows int, x *float32, k int)")
 	out, w := Load(Param("out"), GP64()), Load(Param("w"), GP64())
 	s, rows := Load(Param("rowBytes"), GP64()), Load(Param("rows"), GP64())
 	x0, steps0 := Load(Param("x"), GP64()), Load(Param("k"), GP64())
-	tail, s3, p, x, steps := GP64(), GP64(), GP64(), GP64(), GP64()
+	tail, s3, p, x, steps, ahead := GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
 	MOVQ(steps0, tail)
 	ANDQ(Imm(15), tail)
 	lowMask(tailMask, tail)
@@ -335,6 +345,7 @@ func rows512(f format) {
 	}
 	group := func(n int, name string) {
 		MOVQ(w, p)
+		LEAQ(Mem{Base: w, Index: s, Scale: uint8(f.lockstep)}, ahead)
 		MOVQ(x0, x)
 		MOVQ(steps0, steps)
 		for r := range n {
@@ -348,6 +359,7 @@ func rows512(f format) {
 			f.load512(row(r), Z(9+r))
 			VFMADD231PS(Z(9+r), Z(8), Z(r))
 		}
+		f.prefetch(ahead)
 		ADDQ(I32(int32(16*f.size)), p)
 		ADDQ(I32(64), x)
 		DECQ(steps)
@@ -363,23 +375,32 @@ func rows512(f format) {
 		Label(name + "Fold")
 	}
 	JMP(LabelRef("rest"))
-	Label("four")
-	group(4, "four")
-	fold8(Z(0), Z(2), Z(8))
-	fold8(Z(1), Z(3), Z(9))
-	fold4(Z(0), Z(1), Z(8), Z(28))
-	VPERMILPS(Imm(0x4e), Z(0), Z(8))
-	VADDPS(Z(8), Z(0), Z(0))
-	VPERMILPS(Imm(0xb1), Z(0), Z(8))
-	VADDPS(Z(8), Z(0), Z(0))
-	VCOMPRESSPS_Z(Z(0), k(7), Z(0))
-	VMOVUPS(reg.X0, Mem{Base: out})
-	ADDQ(I32(16), out)
-	LEAQ(Mem{Base: w, Index: s, Scale: 4}, w)
-	SUBQ(Imm(4), rows)
+	Label("many")
+	group(f.lockstep, "many")
+	if f.lockstep == 4 {
+		fold8(Z(0), Z(2), Z(8))
+		fold8(Z(1), Z(3), Z(9))
+		fold4(Z(0), Z(1), Z(8), Z(28))
+		VPERMILPS(Imm(0x4e), Z(0), Z(8))
+		VADDPS(Z(8), Z(0), Z(0))
+		VPERMILPS(Imm(0xb1), Z(0), Z(8))
+		VADDPS(Z(8), Z(0), Z(0))
+		VCOMPRESSPS_Z(Z(0), k(7), Z(0))
+		VMOVUPS(reg.X0, Mem{Base: out})
+	} else {
+		fold8(Z(0), Z(1), Z(8))
+		VEXTRACTF32X8(Imm(1), Z(0), reg.Y1)
+		foldY(reg.Y0, reg.Y2)
+		foldY(reg.Y1, reg.Y2)
+		VUNPCKLPS(reg.X1, reg.X0, reg.X0)
+		VMOVLPS(reg.X0, Mem{Base: out})
+	}
+	ADDQ(I32(int32(4*f.lockstep)), out)
+	LEAQ(Mem{Base: w, Index: s, Scale: uint8(f.lockstep)}, w)
+	SUBQ(Imm(uint64(f.lockstep)), rows)
 	Label("rest")
-	CMPQ(rows, Imm(4))
-	JGE(LabelRef("four"))
+	CMPQ(rows, Imm(uint64(f.lockstep)))
+	JGE(LabelRef("many"))
 	TESTQ(rows, rows)
 	JZ(LabelRef("done"))
 	Label("one")
