@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/fucina-go/fucina/core/dtype"
@@ -28,6 +29,13 @@ func equalBytes(t *testing.T, r *rand.Rand, d dtype.DType, blocks int, b byte) [
 		}
 	}
 	return bytes.Repeat(w, blocks)
+}
+
+// The level that FUCINA_CPU demands is one of those that the other tests compare.
+func TestLevel(t *testing.T) {
+	if level, err := isa.Current(); err != nil || !slices.Contains(isa.Supported(), level) {
+		t.Errorf("level %v, %v", level, err)
+	}
 }
 
 // At every level, codes and activations at both extremes have the products of the definition, for
