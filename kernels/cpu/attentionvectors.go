@@ -128,25 +128,13 @@ func (k *attention) loadVectors(u *unit, seq int, need keySet, tokens int) bool 
 	}
 	keys, values := &u.scratch.keys, &u.scratch.values
 	first := bits.TrailingZeros64(uint64(need))
-	page, row, end := 0, 0, 0 // row is that of a key in its page, which ends before key end
-	for set := need; set != 0; set &= set - 1 {
-		i := bits.TrailingZeros64(uint64(set))
-		switch key := u.base + i; {
-		case k.pages == 0:
-			row = key
-		case key >= end:
-			entry := key / k.pageRows
-			page = k.index(&k.table, seq*k.pages+entry, u.scratch)
-			if u.err != nil {
-				return false // spend would replace u.err
-			}
-			end = (entry + 1) * k.pageRows
-			fallthrough
-		default:
-			row = key - (end - k.pageRows)
+	for set := need; set != 0; {
+		lo := bits.TrailingZeros64(uint64(set))
+		hi := lo + bits.TrailingZeros64(^uint64(set>>lo))
+		if !k.findVectors(u, seq, lo, hi) {
+			return false
 		}
-		keys.at[i] = k.k.place(page, row, u.head)
-		values.at[i] = k.v.place(page, row, u.head)
+		set &= set + 1<<lo // without this run of keys
 	}
 	for set := ^need; set != 0; set &= set - 1 {
 		i := bits.TrailingZeros64(uint64(set))
@@ -156,12 +144,39 @@ func (k *attention) loadVectors(u *unit, seq int, need keySet, tokens int) bool 
 	return k.widen(keys, &k.k, need, rows, u.scratch) && k.widen(values, &k.v, need, rows, u.scratch)
 }
 
-// place returns where the row of a head begins in c.bytes.
-func (c *cache) place(page, row, head int) int {
-	at := (page*c.page + row*c.row + head*c.head) * c.dt.Size()
-	_ = c.bytes[at:][:c.d/c.dt.BlockSize()*c.dt.Size()]
-	return at
+// findVectors finds the keys lo to hi-1 of the block. It returns false if u.err is set.
+func (k *attention) findVectors(u *unit, seq, lo, hi int) bool {
+	for lo < hi {
+		page, row, n := 0, u.base+lo, hi-lo
+		if k.pages > 0 {
+			entry := row / k.pageRows
+			page = k.index(&k.table, seq*k.pages+entry, u.scratch)
+			if u.err != nil {
+				return false // spend would replace u.err
+			}
+			row -= entry * k.pageRows
+			n = min(n, k.pageRows-row)
+		}
+		k.k.place(u.scratch.keys.at[lo:lo+n], page, row, u.head)
+		k.v.place(u.scratch.values.at[lo:lo+n], page, row, u.head)
+		lo += n
+	}
+	return true
 }
+
+// place sets at to where rows of a head begin in c.bytes.
+func (c *cache) place(at []int, page, row, head int) {
+	size := c.dt.Size()
+	first, step := (page*c.page+row*c.row+head*c.head)*size, c.row*size
+	for i := range at {
+		at[i] = first + i*step
+	}
+	_ = c.bytes[at[0]:][:c.rowBytes()]
+	_ = c.bytes[at[len(at)-1]:][:c.rowBytes()]
+}
+
+// rowBytes returns the size of a row.
+func (c *cache) rowBytes() int { return c.d / c.dt.BlockSize() * c.dt.Size() }
 
 // widen sets b.Rows to the rows of the set, whose places are set, for a number of rows of queries.
 func (k *attention) widen(b *cacheBlock, c *cache, need keySet, rows int, s *scratch) bool {
@@ -171,18 +186,23 @@ func (k *attention) widen(b *cacheBlock, c *cache, need keySet, rows int, s *scr
 		b.Data, b.Offsets, b.Half = c.bytes, &b.at, c.dt == dtype.F16
 		return !b.Half || s.spendParts(decodeCost*c.d*bits.OnesCount64(uint64(need)))
 	}
-	if b.Data, b.Offsets, b.Half = b.wide, &b.compact, false; c.d == b.D && c.dt == dtype.F16 {
-		from := vector.Rows{Data: c.bytes, Offsets: &b.at, D: c.d, Half: true}
+	b.Data, b.Offsets, b.Half = b.wide, &b.compact, false
+	if c.dt == dtype.Q8_0 || c.dt == dtype.F16 && c.d == b.D {
+		from := vector.Rows{Data: c.bytes, Offsets: &b.at, D: c.d, Half: c.dt == dtype.F16}
 		if !s.spendParts(decodeCost * c.d * bits.OnesCount64(uint64(need))) {
 			return false
 		}
-		k.loops.Widen(floats(b.wide), &from, bits.Len64(uint64(need)))
+		if n := bits.Len64(uint64(need)); from.Half {
+			k.loops.Widen(floats(b.wide), &from, n)
+		} else {
+			k.loops.WidenQ80(floats(b.wide), &from, n)
+		}
 		return true
 	}
 	for ; need != 0; need &= need - 1 {
 		i := bits.TrailingZeros64(uint64(need))
 		dst := floats(b.wide[b.compact[i]:][:4*b.D])
-		src := c.bytes[b.at[i]:][:c.d/c.dt.BlockSize()*c.dt.Size()]
+		src := c.bytes[b.at[i]:][:c.rowBytes()]
 		if c.direct != nil {
 			copy(dst, floats(src))
 		} else if !s.decode(dst[:c.d], src, c.dt, c.decode) {

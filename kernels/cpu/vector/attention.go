@@ -20,11 +20,15 @@ type (
 	accumulators [2][3]func(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
 )
 
+// widener makes n rows f32.
+type widener func(dst *float32, d int, src *byte, offsets *int, n int)
+
 type attention struct {
 	scores     scorers
 	accumulate accumulators
 	weights    func(p *float32, rows int, tops, totals *float32)
-	widen      func(dst *float32, d int, src *byte, offsets *int, n int)
+	widen      widener
+	widenQ80   widener
 }
 
 // Rows are rows of keys or values of D elements, a multiple of 16, in f32 or in f16.
@@ -72,15 +76,19 @@ func (l *Loops) Scores(out, q []float32, rows int, keys *Rows, lo, hi int, scale
 		return
 	}
 	for r := range rows {
-		q := q[r*d:][:d]
 		for j := lo; j < hi; j++ {
-			var sums [16]float32
-			for i, v := range q {
-				sums[i&15] = fma32.FMA(v, keys.at(j, i), sums[i&15])
-			}
-			out[r*Keys+j] = fold(&sums) * scale
+			out[r*Keys+j] = keys.dot(q[r*d:][:d], j) * scale
 		}
 	}
+}
+
+// dot returns the product of q and row j.
+func (r *Rows) dot(q []float32, j int) float32 {
+	var sums [16]float32
+	for i, v := range q {
+		sums[i&15] = fma32.FMA(v, r.at(j, i), sums[i&15])
+	}
+	return fold(&sums)
 }
 
 // fold returns the sum of sixteen.
@@ -151,16 +159,36 @@ func (l *Loops) Accumulate(acc, w []float32, rows int, values *Rows, lo, hi int)
 
 // Widen sets dst [Keys][D] to the first n rows, which are f16.
 func (l *Loops) Widen(dst []float32, rows *Rows, n int) {
-	d := rows.D
-	dst = dst[:n*d]
-	if n == 0 {
-		return
-	}
+	dst = dst[:n*rows.D]
 	if l.widen != nil {
-		l.widen(&dst[0], d, &rows.Data[0], &rows.Offsets[0], n)
+		l.widen.run(dst, rows, n)
 		return
 	}
 	for i := range dst {
-		dst[i] = rows.at(i/d, i%d)
+		dst[i] = rows.at(i/rows.D, i%rows.D)
+	}
+}
+
+// WidenQ80 sets dst [Keys][D] to the first n rows, which are q8_0. D is a multiple of 32.
+func (l *Loops) WidenQ80(dst []float32, rows *Rows, n int) {
+	dst = dst[:n*rows.D]
+	if l.widenQ80 != nil {
+		l.widenQ80.run(dst, rows, n)
+		return
+	}
+	for j := range n {
+		row := rows.Data[rows.Offsets[j]:][:rows.D/32*34]
+		for ; len(row) > 0; row, dst = row[34:], dst[32:] {
+			scale := dtype.F16ToFloat32(float16.Float16(binary.LittleEndian.Uint16(row)))
+			for i, c := range row[2:34] {
+				dst[i] = scale * float32(int8(c))
+			}
+		}
+	}
+}
+
+func (f widener) run(dst []float32, rows *Rows, n int) {
+	if n > 0 {
+		f(&dst[0], rows.D, &rows.Data[0], &rows.Offsets[0], n)
 	}
 }

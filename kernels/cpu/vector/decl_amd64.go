@@ -268,3 +268,13 @@ func weightsAVX512(p *float32, rows int, tops, totals *float32)
 //
 //go:noescape
 func widenAVX512(dst *float32, d int, src *byte, offsets *int, n int)
+
+// widenQ80AVX2 sets dst [n][d] to rows of q8_0. d is a multiple of 32.
+//
+//go:noescape
+func widenQ80AVX2(dst *float32, d int, src *byte, offsets *int, n int)
+
+// widenQ80AVX512 sets dst [n][d] to rows of q8_0. d is a multiple of 32.
+//
+//go:noescape
+func widenQ80AVX512(dst *float32, d int, src *byte, offsets *int, n int)

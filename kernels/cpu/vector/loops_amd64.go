@@ -27,7 +27,7 @@ var loopsAVX2 = Loops{
 			{accumulateF32x4AVX2, accumulateF32x2AVX2, accumulateF32x1AVX2},
 			{accumulateF16x4AVX2, accumulateF16x2AVX2, accumulateF16x1AVX2},
 		},
-		weights: weightsAVX2, widen: widenAVX2,
+		weights: weightsAVX2, widen: widenAVX2, widenQ80: widenQ80AVX2,
 	},
 }
 
@@ -44,6 +44,6 @@ var loopsAVX512 = Loops{
 			{accumulateF32x4AVX512, accumulateF32x2AVX512, accumulateF32x1AVX512},
 			{accumulateF16x4AVX512, accumulateF16x2AVX512, accumulateF16x1AVX512},
 		},
-		weights: weightsAVX512, widen: widenAVX512,
+		weights: weightsAVX512, widen: widenAVX512, widenQ80: widenQ80AVX512,
 	},
 }

@@ -3211,6 +3211,50 @@ elements:
 	VZEROUPPER
 	RET
 
+// func widenQ80AVX2(dst *float32, d int, src *byte, offsets *int, n int)
+// Requires: AVX, AVX2, F16C
+TEXT ·widenQ80AVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ src+16(FP), CX
+	MOVQ offsets+24(FP), DX
+	MOVQ n+32(FP), BX
+
+row:
+	MOVQ (DX), SI
+	ADDQ CX, SI
+	MOVQ d+8(FP), DI
+
+blocks:
+	MOVWLZX      (SI), R8
+	VMOVD        R8, X4
+	VCVTPH2PS    X4, X4
+	VBROADCASTSS X4, Y4
+	VPMOVSXBD    2(SI), Y0
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y4, Y0, Y0
+	VMOVUPS      Y0, (AX)
+	VPMOVSXBD    10(SI), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y4, Y1, Y1
+	VMOVUPS      Y1, 32(AX)
+	VPMOVSXBD    18(SI), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y4, Y2, Y2
+	VMOVUPS      Y2, 64(AX)
+	VPMOVSXBD    26(SI), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 96(AX)
+	ADDQ         $0x22, SI
+	ADDQ         $+128, AX
+	SUBQ         $0x20, DI
+	JNZ          blocks
+	ADDQ         $0x08, DX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
 // func addAVX512(out *float32, x *float32, y *float32, n int)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·addAVX512(SB), NOSPLIT, $0-32
@@ -5927,5 +5971,41 @@ elements:
 	ADDQ      $0x08, DX
 	DECQ      BX
 	JNZ       row
+	VZEROUPPER
+	RET
+
+// func widenQ80AVX512(dst *float32, d int, src *byte, offsets *int, n int)
+// Requires: AVX, AVX512F, F16C
+TEXT ·widenQ80AVX512(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ src+16(FP), CX
+	MOVQ offsets+24(FP), DX
+	MOVQ n+32(FP), BX
+
+row:
+	MOVQ (DX), SI
+	ADDQ CX, SI
+	MOVQ d+8(FP), DI
+
+blocks:
+	MOVWLZX      (SI), R8
+	VMOVD        R8, X4
+	VCVTPH2PS    X4, X4
+	VBROADCASTSS X4, Z4
+	VPMOVSXBD    2(SI), Z0
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z4, Z0, Z0
+	VMOVUPS      Z0, (AX)
+	VPMOVSXBD    18(SI), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z4, Z1, Z1
+	VMOVUPS      Z1, 64(AX)
+	ADDQ         $0x22, SI
+	ADDQ         $+128, AX
+	SUBQ         $0x20, DI
+	JNZ          blocks
+	ADDQ         $0x08, DX
+	DECQ         BX
+	JNZ          row
 	VZEROUPPER
 	RET

@@ -25,6 +25,7 @@ func attention(v isa) {
 	}
 	v.weights()
 	v.widen()
+	v.widenQ80()
 }
 
 func form(half bool) string {
@@ -427,6 +428,39 @@ func (v isa) widen() {
 	ADDQ(Imm(64), dst)
 	SUBQ(Imm(16), left)
 	JNZ(LabelRef("elements"))
+	ADDQ(Imm(8), offsets)
+	DECQ(n)
+	JNZ(LabelRef("row"))
+	end()
+}
+
+// widenQ80 makes rows of q8_0 f32. A block is a scale in f16 and 32 bytes.
+func (v isa) widenQ80() {
+	TEXT("widenQ80"+v.name, NOSPLIT, "func(dst *float32, d int, src *byte, offsets *int, n int)")
+	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
+	offsets, n := Load(Param("offsets"), GP64()), Load(Param("n"), GP64())
+	scale := v.r(4)
+	Label("row")
+	p, left, t := GP64(), GP64(), GP32()
+	MOVQ(At(offsets, 0), p)
+	ADDQ(src, p)
+	Load(Param("d"), left)
+	Label("blocks")
+	MOVWLZX(At(p, 0), t)
+	VMOVD(t, reg.X4)
+	VCVTPH2PS(reg.X4, reg.X4)
+	VBROADCASTSS(reg.X4, scale)
+	for i := range 2 * v.parts() {
+		x := v.r(i)
+		VPMOVSXBD(At(p, 2+v.lanes*i), x)
+		VCVTDQ2PS(x, x)
+		VMULPS(scale, x, x)
+		VMOVUPS(x, At(dst, 4*v.lanes*i))
+	}
+	ADDQ(Imm(34), p)
+	ADDQ(I32(128), dst)
+	SUBQ(Imm(32), left)
+	JNZ(LabelRef("blocks"))
 	ADDQ(Imm(8), offsets)
 	DECQ(n)
 	JNZ(LabelRef("row"))
