@@ -14,11 +14,11 @@ import (
 // run runs the suite on providers with the CPU's kernels. It runs the whole suite if long is
 // set or with FUCINA_TEST_FULL=1, and the short one otherwise. digests has the digests of
 // earlier runs of each length. The test fails if this run's digest differs.
-func run(t *testing.T, open conformance.Open, long bool, digests map[bool]string) {
+func run(t *testing.T, open conformance.Open, long, exact bool, digests map[bool]string) {
 	t.Helper()
 	// The race detector makes the long suite slow.
 	short := testing.Short() || invariants.RaceEnabled || !long && os.Getenv("FUCINA_TEST_FULL") == ""
-	r := conformance.Run(t, open, conformance.Options{Reference: true, Short: short})
+	r := conformance.Run(t, open, conformance.Options{Reference: true, Short: short, Exact: exact})
 	t.Logf("%d cases", r.Cases)
 	if digests[short] == "" {
 		digests[short] = r.Digest
@@ -29,16 +29,18 @@ func run(t *testing.T, open conformance.Open, long bool, digests map[bool]string
 }
 
 // The CPU provider passes the suite on any number of threads, declines nothing, and gives
-// the same bits on all of them.
+// the same bits on all of them, whether operations are exact or not.
 func TestCPU(t *testing.T) {
-	digests := make(map[bool]string)
-	for _, tt := range []struct {
-		threads int
-		long    bool
-	}{{1, false}, {2, false}, {3, false}, {3, true}} {
-		t.Run(fmt.Sprint(tt.threads, " threads, all ", tt.long), func(t *testing.T) {
-			open := func() (provider.Provider, error) { return cpu.New(cpu.Options{Threads: tt.threads}) }
-			run(t, open, tt.long, digests)
-		})
+	for _, exact := range []bool{false, true} {
+		digests := make(map[bool]string)
+		for _, tt := range []struct {
+			threads int
+			long    bool
+		}{{1, false}, {2, false}, {3, false}, {3, true}} {
+			t.Run(fmt.Sprint(tt.threads, " threads, all ", tt.long, ", exact ", exact), func(t *testing.T) {
+				open := func() (provider.Provider, error) { return cpu.New(cpu.Options{Threads: tt.threads}) }
+				run(t, open, tt.long, exact, digests)
+			})
+		}
 	}
 }
