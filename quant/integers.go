@@ -30,6 +30,13 @@ type Small struct {
 	M     float32
 }
 
+// Scratch is memory that Super.Set and SetSmall use and leave in any state. Without it, each call would
+// allocate.
+type Scratch struct {
+	block  [292]byte // of the largest size
+	values [256]float32
+}
+
 // supers has the formats whose blocks are a Super. The function sets the scales, and changes b so
 // that the decoder of the format returns the codes.
 var supers = [dtype.Count]func(s *Super, b []byte){
@@ -188,14 +195,12 @@ func kScales(s *Super, b []byte) {
 func HasSuper(d dtype.DType) bool { return d.Valid() && supers[d] != nil }
 
 // Set sets s to the block b of a format that HasSuper.
-func (s *Super) Set(d dtype.DType, b []byte) {
-	var block [292]byte // the largest
-	p := block[:copy(block[:], b[:d.Size()])]
+func (s *Super) Set(d dtype.DType, b []byte, t *Scratch) {
+	p := t.block[:copy(t.block[:], b[:d.Size()])]
 	*s = Super{}
 	supers[d](s, p)
-	var y [256]float32
-	decoders[d](y[:], p)
-	for i, v := range y {
+	decoders[d](t.values[:], p)
+	for i, v := range t.values {
 		s.Codes[i] = int8(v)
 	}
 }
@@ -243,16 +248,15 @@ func HasSmall(d dtype.DType) bool { return d.Valid() && smalls[d].scales != nil 
 
 // SetSmall sets dst, of which there is one for 32 elements, to the block b of a format that
 // HasSmall.
-func SetSmall(dst []Small, d dtype.DType, b []byte) {
-	var block [36]byte // the largest
-	p := block[:copy(block[:], b[:d.Size()])]
+func SetSmall(dst []Small, d dtype.DType, b []byte, t *Scratch) {
+	p := t.block[:copy(t.block[:], b[:d.Size()])]
 	for i := range dst {
 		s := &dst[i]
 		s.D[0], s.D[1], s.M = smalls[d].scales(p, i)
 	}
 	smalls[d].ones(p)
-	var y [128]float32
-	decoders[d](y[:d.BlockSize()], p)
+	y := t.values[:d.BlockSize()]
+	decoders[d](y, p)
 	for i, v := range y[:32*len(dst)] {
 		dst[i/32].Codes[i%32] = int8(v)
 	}

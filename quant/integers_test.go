@@ -34,13 +34,13 @@ func TestIntegers(t *testing.T) {
 			var x [256]float64
 			if HasSuper(d) {
 				var s Super
-				s.Set(d, b)
+				s.Set(d, b, new(Scratch))
 				for i := range n {
 					x[i] = float64(s.D)*float64(s.Scales[i/16])*float64(s.Codes[i]) - float64(s.DMin)*float64(s.Mins[i/16])
 				}
 			} else {
 				var s [4]Small
-				SetSmall(s[:n/32], d, b)
+				SetSmall(s[:n/32], d, b, new(Scratch))
 				for i := range n {
 					p := &s[i/32]
 					x[i] = float64(p.D[i%32/16])*float64(p.Codes[i%32]) + float64(p.M)

@@ -11,6 +11,7 @@ import (
 	"github.com/fucina-go/fucina/core/conformance/reference"
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/internal/isa"
 	"github.com/fucina-go/fucina/internal/team"
 )
 
@@ -53,8 +54,8 @@ func setMem(o *op.Operand, misalign int, mem []byte) {
 }
 
 // executors returns executors with different numbers of threads. The first has the default
-// settings, the second has the smallest tasks, and the others have the smallest tasks and
-// pieces.
+// settings, the second has the smallest chunks, and the next two have the smallest chunks and
+// pieces. The others have the other levels of this processor.
 func executors(t testing.TB) []*Executor {
 	out := make([]*Executor, 4)
 	for i := range out {
@@ -66,6 +67,11 @@ func executors(t testing.TB) []*Executor {
 		}
 		if i > 1 {
 			out[i].every = 1
+		}
+	}
+	for _, level := range isa.Supported() {
+		if level != out[0].level {
+			out = append(out, newExecutor(nil, level))
 		}
 	}
 	return out
@@ -131,7 +137,7 @@ func execute(t testing.TB, es []*Executor, id op.ID, a op.Args) []float64 {
 		if got := outputs(&w); first == nil {
 			first = got
 		} else if !reflect.DeepEqual(first, got) {
-			t.Errorf("%v on %d lanes, polling every %d multiply-adds, has other bits than on one lane", id, e.lanes, e.every)
+			t.Errorf("%v on %d lanes, polling every %d multiply-adds, with %v, has other bits than on one lane with %v", id, e.lanes, e.every, e.level, es[0].level)
 		}
 	}
 	var values []float64

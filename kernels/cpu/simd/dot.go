@@ -3,20 +3,32 @@ package simd
 import (
 	"encoding/binary"
 	"math"
+	"sync"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/internal/fma32"
 	"github.com/fucina-go/fucina/quant"
 )
 
+// integers are up to 256 elements of a row.
+type integers struct {
+	super   quant.Super
+	smalls  [8]quant.Small
+	scratch quant.Scratch
+}
+
+// pool has integers for the functions that need some, which would be on the heap.
+var pool = sync.Pool{New: func() any { return new(integers) }}
+
 // DotSuper returns the product of a row w of a format with super-blocks and a row of activations,
 // whose stretches have one scale and are stride bytes apart.
 func DotSuper(d dtype.DType, w, act []byte, stride int, order *Order) (sum float32) {
+	t := pool.Get().(*integers)
+	defer pool.Put(t)
 	for i := 0; len(w) > 0; i++ {
-		var s quant.Super
-		s.Set(d, w[:d.Size()])
+		t.super.Set(d, w[:d.Size()], &t.scratch)
 		w = w[d.Size():]
-		sum = addSuper(sum, d, &s, act[i*stride:], order)
+		sum = addSuper(sum, d, &t.super, act[i*stride:], order)
 	}
 	return sum
 }
@@ -49,23 +61,24 @@ func hasMins(d dtype.DType) bool { return d == dtype.Q2_K || d == dtype.Q4_K || 
 // whose stretches have one scale for 32 activations and are stride bytes apart.
 func DotSmall(d dtype.DType, w, act []byte, stride int) (sum float32) {
 	step := 256 / d.BlockSize() * d.Size()
+	t := pool.Get().(*integers)
+	defer pool.Put(t)
 	for i := 0; len(w) > 0; i++ {
 		n := min(step, len(w))
-		var list [8]quant.Small
-		sum += partSmall(d, setSmalls(&list, d, w[:n]), act[i*stride:])
+		sum += partSmall(d, t.setSmalls(d, w[:n]), act[i*stride:])
 		w = w[n:]
 	}
 	return sum
 }
 
-// setSmalls sets the list to the blocks of 32 of a row of up to 256 elements.
-func setSmalls(list *[8]quant.Small, d dtype.DType, w []byte) []quant.Small {
+// setSmalls returns the blocks of 32 of a row of up to 256 elements.
+func (t *integers) setSmalls(d dtype.DType, w []byte) []quant.Small {
 	n, size := 0, d.BlockSize()/32
 	for ; len(w) > 0; w = w[d.Size():] {
-		quant.SetSmall(list[n:][:size], d, w[:d.Size()])
+		quant.SetSmall(t.smalls[n:][:size], d, w[:d.Size()], &t.scratch)
 		n += size
 	}
-	return list[:n]
+	return t.smalls[:n]
 }
 
 // partSmall returns the product of up to eight blocks and a stretch of activations.

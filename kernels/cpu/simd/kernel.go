@@ -199,19 +199,19 @@ func (k *Kernel) multiply(sums []float32, panel, act []byte) {
 // element of sums at a multiple of PanelRows. It takes the integers out of the row once.
 func (k *Kernel) addRow(sums []float32, w, act []byte, m int) {
 	step := 256 / k.d.BlockSize() * k.d.Size()
+	t := pool.Get().(*integers)
+	defer pool.Put(t)
 	for len(w) > 0 {
 		n := min(step, len(w))
-		var super quant.Super
-		var list [8]quant.Small
 		var blocks []quant.Small
 		if k.form.group > 0 {
-			super.Set(k.d, w[:n])
+			t.super.Set(k.d, w[:n], &t.scratch)
 		} else {
-			blocks = setSmalls(&list, k.d, w[:n])
+			blocks = t.setSmalls(k.d, w[:n])
 		}
 		for i := range m {
 			if sum := &sums[i*PanelRows]; k.form.group > 0 {
-				*sum = addSuper(*sum, k.d, &super, act, k.form.order)
+				*sum = addSuper(*sum, k.d, &t.super, act, k.form.order)
 			} else {
 				*sum += partSmall(k.d, blocks, act)
 			}

@@ -81,19 +81,16 @@ var forms = [dtype.Count]form{
 // is the number of elements of a row that are left, if there are fewer. The others are 0.
 func (f *form) pack(panel []byte, d dtype.DType, w []byte, rowBytes, rows, n int) {
 	clear(panel[:PanelBytes])
+	t := pool.Get().(*integers)
+	defer pool.Put(t)
 	for r := range rows {
 		src := w[r*rowBytes:]
 		if f.group > 0 {
-			f.packSuper(panel, d, src[:d.Size()], r)
+			t.super.Set(d, src[:d.Size()], &t.scratch)
+			f.packSuper(panel, &t.super, r)
 			continue
 		}
-		var list [8]quant.Small
-		size := d.BlockSize()
-		for i := 0; i < min(256, n); i += size {
-			quant.SetSmall(list[i/32:][:size/32], d, src[i/size*d.Size():])
-		}
-		for b := range min(256, n) / 32 {
-			s := &list[b]
+		for b, s := range t.setSmalls(d, src[:min(256, n)/d.BlockSize()*d.Size()]) {
 			f.packCodes(panel, s.Codes[:], 32*b, r)
 			second := s.M
 			if f.two {
@@ -118,9 +115,7 @@ func (f *form) packCodes(panel []byte, codes []int8, first, r int) {
 	}
 }
 
-func (f *form) packSuper(panel []byte, d dtype.DType, b []byte, r int) {
-	var s quant.Super
-	s.Set(d, b)
+func (f *form) packSuper(panel []byte, s *quant.Super, r int) {
 	f.packCodes(panel, s.Codes[:], 0, r)
 	n := 256 / f.group
 	pairs := panelScales + 128*n
