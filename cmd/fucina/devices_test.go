@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"reflect"
 	"slices"
@@ -10,8 +11,10 @@ import (
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/internal/isa"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/providers"
+	"github.com/fucina-go/fucina/tests/process"
 )
 
 func TestDevicesJSON(t *testing.T) {
@@ -111,5 +114,31 @@ func TestSizeText(t *testing.T) {
 		if got := sizeText(n); got != want {
 			t.Errorf("sizeText(%d) = %q, want %q", n, got, want)
 		}
+	}
+}
+
+// FUCINA_CPU chooses the instruction set, which the list of devices names. A set that is not
+// supported is an error that lists those that are.
+func TestInstructionSets(t *testing.T) {
+	run := func(level string) (stdout, stderr string, err error) {
+		cmd := process.Command(t, "devices")
+		cmd.Env = append(cmd.Env, isa.Env+"="+level)
+		var out, errors bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &errors
+		err = cmd.Start()
+		process.SkipEmulated(t, err)
+		if err == nil {
+			err = cmd.Wait()
+		}
+		return out.String(), errors.String(), err
+	}
+	for _, level := range isa.Supported() {
+		if out, _, err := run(level.String()); err != nil || !strings.Contains(out, " "+level.String()+",") {
+			t.Errorf("with %v: %v, prints\n%s", level, err, out)
+		}
+	}
+	out, stderr, err := run("mmx")
+	if all := out + stderr; !strings.Contains(all, `FUCINA_CPU: "mmx" is unknown; supported here: generic`) {
+		t.Errorf("with an unknown set: %v, prints\n%s", err, all)
 	}
 }
