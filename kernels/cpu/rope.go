@@ -1,6 +1,9 @@
 package cpu
 
-import "github.com/fucina-go/fucina/core/op"
+import (
+	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/kernels/cpu/vector"
+)
 
 // rope is the kernel of op.RoPE.
 type rope struct {
@@ -10,9 +13,9 @@ type rope struct {
 	x, out   []float32
 }
 
-func (k *rope) prepare(a *op.Args, _ *scratch) error {
+func (k *rope) prepare(a *op.Args, s *scratch) error {
 	x, out := &a.In[0], &a.Out[0]
-	k.rotation.init(&a.In[1], x.Shape.Dim(2), a.Mode)
+	k.rotation.init(&a.In[1], x.Shape.Dim(2), a.Mode, loopsOf(a, s))
 	k.heads = x.Shape.Dim(1)
 	k.xr.init(x, 2)
 	k.or.init(out, 2)
@@ -36,14 +39,15 @@ type rotation struct {
 	d, dims int // dims is the number of elements that are rotated
 	neox    bool
 	table   []float32
+	loops   *vector.Loops // nil if the operation is exact
 }
 
 // turnCost is the cost of an element of a rotated head.
 const turnCost = 2
 
-// init sets the rotation to the angles of a table.
-func (k *rotation) init(table *op.Operand, d int, mode op.RoPEMode) {
-	*k = rotation{d: d, dims: 2 * table.Shape.Dim(1), neox: mode == op.RoPENeoX, table: floatsOf(table)}
+// init sets the rotation to the angles of a table. The loops are nil if the operation is exact.
+func (k *rotation) init(table *op.Operand, d int, mode op.RoPEMode, loops *vector.Loops) {
+	*k = rotation{d: d, dims: 2 * table.Shape.Dim(1), neox: mode == op.RoPENeoX, table: floatsOf(table), loops: loops}
 }
 
 // row sets out to the rotated head x of token t. They may be the same memory. The result is
@@ -55,9 +59,14 @@ func (k *rotation) row(out, x []float32, t int, s *scratch) {
 	for p.next() {
 		n := p.hi - p.lo
 		table := table[2*p.lo:][:2*n]
-		if k.neox {
+		switch {
+		case k.neox && k.loops != nil:
+			k.loops.TurnNeoX(out[p.lo:][:n], out[half+p.lo:][:n], x[p.lo:][:n], x[half+p.lo:][:n], table)
+		case k.neox:
 			turnNeoX(out[p.lo:][:n], out[half+p.lo:][:n], x[p.lo:][:n], x[half+p.lo:][:n], table)
-		} else {
+		case k.loops != nil:
+			k.loops.Turn(out[2*p.lo:][:2*n], x[2*p.lo:][:2*n], table)
+		default:
 			turn(out[2*p.lo:][:2*n], x[2*p.lo:][:2*n], table)
 		}
 	}

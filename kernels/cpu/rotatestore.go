@@ -34,7 +34,7 @@ func rotateStoreLane(a *op.Args) float64 { return 4 * float64(a.In[1].Shape.Dim(
 func (k *rotateStore) prepare(a *op.Args, s *scratch) error {
 	q, key, v, out, cache := &a.In[0], &a.In[1], &a.In[2], &a.Out[0], &a.Out[1]
 	k.heads, k.kvHeads, k.d, k.dv = q.Shape.Dim(1), key.Shape.Dim(1), key.Shape.Dim(2), v.Shape.Dim(2)
-	k.rotation.init(&a.In[3], k.d, a.Mode)
+	k.rotation.init(&a.In[3], k.d, a.Mode, loopsOf(a, s))
 	if a.Has(5) {
 		k.q.init(&a.In[5], a.Eps, loopsOf(a, s))
 	}

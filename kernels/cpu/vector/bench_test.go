@@ -47,6 +47,8 @@ func BenchmarkLoops(b *testing.B) {
 		{"weigh", func(l *Loops) { l.Weigh(out, x, y, 5) }},
 		{"squares", func(l *Loops) { l.Squares(&sums, x) }},
 		{"exps", func(l *Loops) { copy(out, x); l.Exps(&sums, out, 5) }},
+		{"turn", func(l *Loops) { l.Turn(out, x, y) }},
+		{"turnNeoX", func(l *Loops) { l.TurnNeoX(out[:n/2], out[n/2:], x[:n/2], x[n/2:], y) }},
 		{"max", func(l *Loops) { l.Max(x) }},
 	} {
 		b.Run(c.name, func(b *testing.B) { benchmark(b, n, c.f) })

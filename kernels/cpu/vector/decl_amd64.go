@@ -278,3 +278,23 @@ func widenQ80AVX2(dst *float32, d int, src *byte, offsets *int, n int)
 //
 //go:noescape
 func widenQ80AVX512(dst *float32, d int, src *byte, offsets *int, n int)
+
+// turnAVX2 is Turn for n elements of x, a positive multiple of 16.
+//
+//go:noescape
+func turnAVX2(out, x, table *float32, n int)
+
+// turnNeoXAVX2 is TurnNeoX for n pairs, a positive multiple of 16.
+//
+//go:noescape
+func turnNeoXAVX2(o0, o1, x0, x1, table *float32, n int)
+
+// turnAVX512 is Turn for n elements of x, a positive multiple of 16.
+//
+//go:noescape
+func turnAVX512(out, x, table *float32, n int)
+
+// turnNeoXAVX512 is TurnNeoX for n pairs, a positive multiple of 16.
+//
+//go:noescape
+func turnNeoXAVX512(o0, o1, x0, x1, table *float32, n int)

@@ -11,6 +11,8 @@ type Loops struct {
 	squares                      func(sums *float64, x *float32, n int)
 	exps                         func(sums *float64, x *float32, n int, top float32)
 	most                         func(x *float32, n int) float32
+	turn                         func(out, x, table *float32, n int)
+	turnNeoX                     func(o0, o1, x0, x1, table *float32, n int)
 	attention
 }
 

@@ -67,6 +67,15 @@ func TestLoops(t *testing.T) {
 			check("scale", func(l *Loops, out []float32) { l.Scale(out, x, y[0]) })
 			check("softcap", func(l *Loops, out []float32) { l.SoftCap(out, x, y[0]) })
 			check("weigh", func(l *Loops, out []float32) { l.Weigh(out, x, y, y[0]) })
+			table := make([]float32, 2*n)
+			fill(r, table, n%3 > 1)
+			even := n &^ 1
+			check("turn", func(l *Loops, out []float32) { copy(out, x); l.Turn(out[:even], x[:even], table) })
+			half := n / 2
+			check("turnNeoX", func(l *Loops, out []float32) {
+				copy(out, x)
+				l.TurnNeoX(out[:half], out[n-half:], x[:half], x[n-half:], table)
+			})
 			var got, sums Sums
 			for i := range got {
 				got[i] = r.Float64()

@@ -1715,6 +1715,103 @@ DATA negInf<>+48(SB)/8, $0xff800000ff800000
 DATA negInf<>+56(SB)/8, $0xff800000ff800000
 GLOBL negInf<>(SB), RODATA|NOPTR, $64
 
+// func turnAVX2(out *float32, x *float32, table *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·turnAVX2(SB), NOSPLIT, $0-32
+	MOVQ    out+0(FP), AX
+	MOVQ    x+8(FP), CX
+	MOVQ    table+16(FP), DX
+	MOVQ    n+24(FP), BX
+	XORQ    SI, SI
+	VMOVUPS evenSigns<>+0(SB), Y4
+
+pairs:
+	VMOVUPS   (CX)(SI*4), Y0
+	VMOVUPS   (DX)(SI*4), Y1
+	VMOVSLDUP Y1, Y2
+	VMOVSHDUP Y1, Y3
+	VMULPS    Y0, Y2, Y2
+	VPERMILPS $0xb1, Y0, Y0
+	VMULPS    Y0, Y3, Y3
+	VPXOR     Y4, Y3, Y3
+	VADDPS    Y3, Y2, Y2
+	VMOVUPS   Y2, (AX)(SI*4)
+	VMOVUPS   32(CX)(SI*4), Y0
+	VMOVUPS   32(DX)(SI*4), Y1
+	VMOVSLDUP Y1, Y2
+	VMOVSHDUP Y1, Y3
+	VMULPS    Y0, Y2, Y2
+	VPERMILPS $0xb1, Y0, Y0
+	VMULPS    Y0, Y3, Y3
+	VPXOR     Y4, Y3, Y3
+	VADDPS    Y3, Y2, Y2
+	VMOVUPS   Y2, 32(AX)(SI*4)
+	ADDQ      $0x10, SI
+	CMPQ      SI, BX
+	JB        pairs
+	VZEROUPPER
+	RET
+
+DATA evenSigns<>+0(SB)/8, $0x0000000080000000
+DATA evenSigns<>+8(SB)/8, $0x0000000080000000
+DATA evenSigns<>+16(SB)/8, $0x0000000080000000
+DATA evenSigns<>+24(SB)/8, $0x0000000080000000
+DATA evenSigns<>+32(SB)/8, $0x0000000080000000
+DATA evenSigns<>+40(SB)/8, $0x0000000080000000
+DATA evenSigns<>+48(SB)/8, $0x0000000080000000
+DATA evenSigns<>+56(SB)/8, $0x0000000080000000
+GLOBL evenSigns<>(SB), RODATA|NOPTR, $64
+
+// func turnNeoXAVX2(o0 *float32, o1 *float32, x0 *float32, x1 *float32, table *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·turnNeoXAVX2(SB), NOSPLIT, $0-48
+	MOVQ o0+0(FP), AX
+	MOVQ o1+8(FP), CX
+	MOVQ x0+16(FP), DX
+	MOVQ x1+24(FP), BX
+	MOVQ table+32(FP), SI
+	MOVQ n+40(FP), DI
+	XORQ R8, R8
+
+pairs:
+	VMOVUPS (SI)(R8*8), Y3
+	VMOVUPS 32(SI)(R8*8), Y4
+	VSHUFPS $0x88, Y4, Y3, Y2
+	VSHUFPS $0xdd, Y4, Y3, Y3
+	VPERMPD $0xd8, Y2, Y2
+	VPERMPD $0xd8, Y3, Y3
+	VMOVUPS (DX)(R8*4), Y0
+	VMOVUPS (BX)(R8*4), Y1
+	VMULPS  Y0, Y2, Y4
+	VMULPS  Y1, Y3, Y5
+	VSUBPS  Y5, Y4, Y4
+	VMOVUPS Y4, (AX)(R8*4)
+	VMULPS  Y0, Y3, Y3
+	VMULPS  Y1, Y2, Y2
+	VADDPS  Y2, Y3, Y3
+	VMOVUPS Y3, (CX)(R8*4)
+	VMOVUPS 64(SI)(R8*8), Y3
+	VMOVUPS 96(SI)(R8*8), Y4
+	VSHUFPS $0x88, Y4, Y3, Y2
+	VSHUFPS $0xdd, Y4, Y3, Y3
+	VPERMPD $0xd8, Y2, Y2
+	VPERMPD $0xd8, Y3, Y3
+	VMOVUPS 32(DX)(R8*4), Y0
+	VMOVUPS 32(BX)(R8*4), Y1
+	VMULPS  Y0, Y2, Y4
+	VMULPS  Y1, Y3, Y5
+	VSUBPS  Y5, Y4, Y4
+	VMOVUPS Y4, 32(AX)(R8*4)
+	VMULPS  Y0, Y3, Y3
+	VMULPS  Y1, Y2, Y2
+	VADDPS  Y2, Y3, Y3
+	VMOVUPS Y3, 32(CX)(R8*4)
+	ADDQ    $0x10, R8
+	CMPQ    R8, DI
+	JB      pairs
+	VZEROUPPER
+	RET
+
 // func scoresF32x4AVX2(out *float32, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
 // Requires: AVX, FMA3
 TEXT ·scoresF32x4AVX2(SB), NOSPLIT, $0-52
@@ -4040,6 +4137,88 @@ number:
 	MOVSS X2, ret+16(FP)
 	VZEROUPPER
 	RET
+
+// func turnAVX512(out *float32, x *float32, table *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·turnAVX512(SB), NOSPLIT, $0-32
+	MOVQ    out+0(FP), AX
+	MOVQ    x+8(FP), CX
+	MOVQ    table+16(FP), DX
+	MOVQ    n+24(FP), BX
+	XORQ    SI, SI
+	VMOVUPS evenSigns<>+0(SB), Z4
+
+pairs:
+	VMOVUPS   (CX)(SI*4), Z0
+	VMOVUPS   (DX)(SI*4), Z1
+	VMOVSLDUP Z1, Z2
+	VMOVSHDUP Z1, Z3
+	VMULPS    Z0, Z2, Z2
+	VPERMILPS $0xb1, Z0, Z0
+	VMULPS    Z0, Z3, Z3
+	VPXORD    Z4, Z3, Z3
+	VADDPS    Z3, Z2, Z2
+	VMOVUPS   Z2, (AX)(SI*4)
+	ADDQ      $0x10, SI
+	CMPQ      SI, BX
+	JB        pairs
+	VZEROUPPER
+	RET
+
+// func turnNeoXAVX512(o0 *float32, o1 *float32, x0 *float32, x1 *float32, table *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·turnNeoXAVX512(SB), NOSPLIT, $0-48
+	MOVQ    o0+0(FP), AX
+	MOVQ    o1+8(FP), CX
+	MOVQ    x0+16(FP), DX
+	MOVQ    x1+24(FP), BX
+	MOVQ    table+32(FP), SI
+	MOVQ    n+40(FP), DI
+	XORQ    R8, R8
+	VMOVUPS evenWords<>+0(SB), Z6
+	VMOVUPS oddWords<>+0(SB), Z7
+
+pairs:
+	VMOVUPS   (SI)(R8*8), Z3
+	VMOVUPS   64(SI)(R8*8), Z4
+	VMOVAPS   Z6, Z2
+	VPERMI2PS Z4, Z3, Z2
+	VPERMT2PS Z4, Z7, Z3
+	VMOVUPS   (DX)(R8*4), Z0
+	VMOVUPS   (BX)(R8*4), Z1
+	VMULPS    Z0, Z2, Z4
+	VMULPS    Z1, Z3, Z5
+	VSUBPS    Z5, Z4, Z4
+	VMOVUPS   Z4, (AX)(R8*4)
+	VMULPS    Z0, Z3, Z3
+	VMULPS    Z1, Z2, Z2
+	VADDPS    Z2, Z3, Z3
+	VMOVUPS   Z3, (CX)(R8*4)
+	ADDQ      $0x10, R8
+	CMPQ      R8, DI
+	JB        pairs
+	VZEROUPPER
+	RET
+
+DATA evenWords<>+0(SB)/8, $0x0000000200000000
+DATA evenWords<>+8(SB)/8, $0x0000000600000004
+DATA evenWords<>+16(SB)/8, $0x0000000a00000008
+DATA evenWords<>+24(SB)/8, $0x0000000e0000000c
+DATA evenWords<>+32(SB)/8, $0x0000001200000010
+DATA evenWords<>+40(SB)/8, $0x0000001600000014
+DATA evenWords<>+48(SB)/8, $0x0000001a00000018
+DATA evenWords<>+56(SB)/8, $0x0000001e0000001c
+GLOBL evenWords<>(SB), RODATA|NOPTR, $64
+
+DATA oddWords<>+0(SB)/8, $0x0000000300000001
+DATA oddWords<>+8(SB)/8, $0x0000000700000005
+DATA oddWords<>+16(SB)/8, $0x0000000b00000009
+DATA oddWords<>+24(SB)/8, $0x0000000f0000000d
+DATA oddWords<>+32(SB)/8, $0x0000001300000011
+DATA oddWords<>+40(SB)/8, $0x0000001700000015
+DATA oddWords<>+48(SB)/8, $0x0000001b00000019
+DATA oddWords<>+56(SB)/8, $0x0000001f0000001d
+GLOBL oddWords<>(SB), RODATA|NOPTR, $64
 
 // func scoresF32x4AVX512(out *float32, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
 // Requires: AVX, AVX512F

@@ -16,6 +16,8 @@ func main() {
 	for _, v := range []isa{{"AVX2", 8}, {"AVX512", 16}} {
 		elementwise(v)
 		reductions(v)
+		v.turn()
+		v.turnNeoX()
 		attention(v)
 	}
 	Generate()
