@@ -3,6 +3,7 @@ package cpu
 import (
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/kernels/cpu/dense"
 	"github.com/fucina-go/fucina/quant"
 )
 
@@ -94,7 +95,7 @@ func (k *copyKernel) run(lo, hi int, s *scratch) {
 		x, out := k.x[off[0]*from:], k.out[off[1]*to:]
 		switch {
 		case sx == 1 && so == 1:
-			convert(out[:n*to], k.to, x[:n*from], k.from)
+			s.convert(out[:n*to], k.to, x[:n*from], k.from)
 		case k.from == k.to:
 			moveStrided(out, so, x, sx, from, n)
 		default:
@@ -104,16 +105,28 @@ func (k *copyKernel) run(lo, hi int, s *scratch) {
 }
 
 // convert writes the elements of src, of dtype from, to dst as elements of dtype to. Both are
-// contiguous, and the dtypes are scalar or equal.
-func convert(dst []byte, to dtype.DType, src []byte, from dtype.DType) {
-	if to == from {
+// contiguous, and the dtypes are scalar or equal. It has the bits of dtype.Convert.
+func (s *scratch) convert(dst []byte, to dtype.DType, src []byte, from dtype.DType) {
+	switch {
+	case to == from:
 		copy(dst, src)
+		return
+	case from == dtype.F32 && isHalf(to) && aligned(src, 4):
+		k, _ := dense.KernelOf(to, s.e.level)
+		k.Narrow(dst, floats(src))
+		return
+	case to == dtype.F32 && isHalf(from) && aligned(dst, 4):
+		k, _ := dense.KernelOf(from, s.e.level)
+		k.Widen(floats(dst), src)
 		return
 	}
 	if err := dtype.Convert(dst, to, src, from); err != nil {
 		panic("cpu: " + err.Error()) // impossible: the contracts allow only scalar dtypes, and the lengths match
 	}
 }
+
+// isHalf reports whether package dense converts between d and f32.
+func isHalf(d dtype.DType) bool { return d == dtype.F16 || d == dtype.BF16 }
 
 // convertStrided converts n strided elements through contiguous scratch.
 func (k *copyKernel) convertStrided(out []byte, so int, x []byte, sx, n int, s *scratch) {
@@ -122,7 +135,7 @@ func (k *copyKernel) convertStrided(out []byte, so int, x []byte, sx, n int, s *
 		c := min(n-done, len(s.floats))
 		a, b := s.from[:c*from], s.to[:c*to]
 		moveStrided(a, 1, x[done*sx*from:], sx, from, c)
-		convert(b, k.to, a, k.from)
+		s.convert(b, k.to, a, k.from)
 		moveStrided(out[done*so*to:], so, b, 1, to, c)
 		done += c
 	}
@@ -196,7 +209,7 @@ func (s *scratch) store(dst []byte, d dtype.DType, src []byte) {
 		size, bs := d.Size(), d.BlockSize()
 		out := dst[p.lo/bs*size : p.hi/bs*size]
 		if bs == 1 {
-			convert(out, d, x, dtype.F32)
+			s.convert(out, d, x, dtype.F32)
 		} else {
 			encode(out, d, floats(x))
 		}
