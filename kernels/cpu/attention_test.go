@@ -350,7 +350,7 @@ func TestAttentionCost(t *testing.T) {
 }
 
 // BenchmarkDecodeAttention computes a row of each sequence, over contiguous keys in an
-// operation each, and over pages in one operation.
+// operation each, and over pages in one operation, which may be exact.
 func BenchmarkDecodeAttention(b *testing.B) {
 	const keys = 1024
 	e := NewExecutor(nil)
@@ -367,10 +367,15 @@ func BenchmarkDecodeAttention(b *testing.B) {
 			for i := range rows {
 				alone = append(alone, withWorkspace(b, e, op.Attention, c.alone(i)))
 			}
+			exact := c.paged
+			exact.Exact = true
 			for _, form := range []struct {
 				name string
 				args []op.Args
-			}{{"contiguous", alone}, {"paged", []op.Args{withWorkspace(b, e, op.Attention, c.paged)}}} {
+			}{
+				{"contiguous", alone}, {"paged", []op.Args{withWorkspace(b, e, op.Attention, c.paged)}},
+				{"exact", []op.Args{withWorkspace(b, e, op.Attention, exact)}},
+			} {
 				b.Run(name(d, "/sequences=", n, "/", form.name), func(b *testing.B) {
 					for b.Loop() {
 						for i := range form.args {

@@ -14,17 +14,22 @@ import (
 	"github.com/fucina-go/fucina/internal/team"
 )
 
-// benchmark runs an operation on one lane and on two, and a naive loop over the same
-// operands. cost is the number of multiply-adds, or of elements if there are none.
+// benchmark runs an operation on one lane and on two, an exact one on one lane, and a naive loop over
+// the same operands. cost is the number of multiply-adds, or of elements if there are none.
 func benchmark(b *testing.B, id op.ID, a op.Args, cost int, naive func(a *op.Args)) {
 	rate := func(b *testing.B) {
 		b.ReportMetric(float64(cost)*float64(b.N)/b.Elapsed().Seconds()/1e9, "G/s")
 	}
-	for _, threads := range []int{1, 2} {
-		b.Run(name("lanes=", threads), func(b *testing.B) {
-			tm := team.New(threads)
+	for _, c := range []struct {
+		name    string
+		threads int
+		exact   bool
+	}{{"lanes=1", 1, false}, {"lanes=2", 2, false}, {"exact", 1, true}} {
+		b.Run(c.name, func(b *testing.B) {
+			tm := team.New(c.threads)
 			defer tm.Close()
 			e := NewExecutor(tm)
+			a.Exact = c.exact
 			a := withWorkspace(b, e, id, a)
 			for b.Loop() {
 				if err := e.Execute(context.Background(), id, &a); err != nil {

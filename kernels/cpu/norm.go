@@ -309,18 +309,25 @@ func (k *argmax) run(lo, hi int, s *scratch) {
 		place, top := 0, x[0]
 		p := s.pieces(k.d, 2)
 		for top == top && p.next() {
-			if m := k.loops.Max(x[p.lo:p.hi]); m <= top {
-				continue
-			}
-			for i, v := range x[p.lo:p.hi] {
-				if v > top || v != v {
-					place, top = p.lo+i, v
-					if v != v {
-						break
-					}
-				}
+			for lo := p.lo; lo < p.hi && top == top; lo += pieceSize {
+				place, top = k.first(x, lo, min(lo+pieceSize, p.hi), place, top)
 			}
 		}
 		binary.LittleEndian.PutUint32(k.out[4*k.or.at(r):], uint32(place))
 	}
+}
+
+// first returns the place and the value of the first element of x[lo:hi] that is the largest of these
+// and larger than top, or the first NaN. If there is none, it returns place and top.
+func (k *argmax) first(x []float32, lo, hi, place int, top float32) (int, float32) {
+	m := k.loops.Max(x[lo:hi])
+	if m <= top {
+		return place, top
+	}
+	for i, v := range x[lo:hi] {
+		if v == m || v != v {
+			return lo + i, v
+		}
+	}
+	return place, top // impossible, unless another goroutine writes to x
 }
