@@ -42,8 +42,8 @@ func TestLevels(t *testing.T) {
 		z.pageRows = 24
 		list = append(list, sample{op.Attention, func(m maker) op.Args {
 			rows := []attentionRow{{0, 0}, {0, 1}, {0, 63}, {0, 64}, {0, 199}, {1, 130}}
-			for i := range 30 {
-				rows = append(rows, attentionRow{1, 90 + i})
+			for i := range 12 {
+				rows = append(rows, attentionRow{1, 115 + i})
 			}
 			return newPaged(m, z, []int{200, 150}, rows).paged
 		}})

@@ -44,14 +44,14 @@ func randomRows(t testing.TB, r *rand.Rand, d int, half, odd bool) *Rows {
 // The loops of attention have the bits of the definition for any number of rows and keys.
 func TestAttention(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
-	for _, d := range []int{16, 32, 48, 64, 80, 96, 128, 208} {
-		for i := range 12 {
+	for _, d := range []int{16, 48, 64, 80, 208} {
+		for i := range 8 {
 			half, odd := i%2 > 0, i%4 > 1
 			keys := randomRows(t, r, d, half, odd)
 			rows := 1 + r.IntN(9)
 			lo := r.IntN(Keys)
 			hi := lo + 1 + r.IntN(Keys-lo)
-			if i < 6 {
+			if i < 4 {
 				lo, hi = 0, Keys
 			}
 			q := make([]float32, rows*d)

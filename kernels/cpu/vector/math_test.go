@@ -9,7 +9,7 @@ import (
 
 // sample returns numbers of all signs and exponents, dense and in order.
 func sample() (x []float32) {
-	for b := uint64(0); b < 1<<32; b += 9973 {
+	for b := uint64(0); b < 1<<32; b += 29989 {
 		x = append(x, math.Float32frombits(uint32(b)))
 	}
 	for v := -110.0; v < 95; v += 0.00173 {
