@@ -30,7 +30,7 @@ func whole(d int) int { return (d + 15) &^ 15 }
 // vectorLane returns the workspace of a lane in bytes, for a unit of n rows: the parts of a
 // vectorUnit.
 func vectorLane(n, d, dv int) float64 {
-	rows := float64(8 + 4*(3+keyBlock+whole(d)+whole(dv)))
+	rows := float64(8 + 4*(4+keyBlock+whole(d)+whole(dv)))
 	return rows*float64(n) + 4*keyBlock*float64(whole(d)+whole(dv))
 }
 
@@ -38,8 +38,9 @@ func vectorLane(n, d, dv int) float64 {
 type vectorUnit struct {
 	q      []float32 // [rows][whole(d)]
 	scores []float32 // [rows][keyBlock], which become weights
-	// The largest score with the block, and the sum of the block's weights.
-	tops, totals []float32
+	// The largest score with the block, the sum of the block's weights, and the factor that makes
+	// the results of the blocks before relative to that score.
+	tops, totals, factors []float32
 }
 
 // cacheBlock is a block of the keys or values of a head.
@@ -75,7 +76,8 @@ func (k *attention) runVectors(lo, hi int, s *scratch) {
 	}
 	u.top, u.acc = part(n), part(n*dv)
 	v := &u.vectors
-	v.tops, v.totals, v.scores, v.q = part(n), part(n), part(n*keyBlock), part(n*d)
+	v.tops, v.totals, v.factors = part(n), part(n), part(n)
+	v.scores, v.q = part(n*keyBlock), part(n*d)
 	for i := lo; i < hi && s.err == nil; i++ {
 		// Neighbouring units read the same cache rows.
 		u.head, u.t0 = i/k.tiles, i%k.tiles*k.tokens
@@ -256,7 +258,7 @@ func (k *attention) addBlock(u *unit, from, to int) bool {
 	}
 	tops := v.tops[first:last]
 	copy(tops, u.top[first:last])
-	k.loops.Weights(scores, last-first, tops, v.totals[first:last])
+	k.loops.Weights(scores, last-first, tops, v.totals[first:last], v.factors[first:last])
 	for j := first; j < last; {
 		rows := k.weighed(u, j, last)
 		if rows == 0 {
@@ -302,11 +304,10 @@ func (k *attention) weighed(u *unit, j, last int) (rows int) {
 // rescale makes the results of row j relative to its largest score.
 func (k *attention) rescale(u *unit, j int) {
 	top, m := u.top[j], u.vectors.tops[j]
-	if m == top {
+	if u.top[j] = m; m == top || math.IsInf(float64(top), -1) { // or there are no results
 		return
 	}
-	u.top[j] = m
-	c := vector.Exp(top - m)
+	c := u.vectors.factors[j]
 	u.sum[j] *= float64(c)
 	acc := u.acc[j*whole(k.dv):][:whole(k.dv)]
 	k.loops.Scale(acc, acc, c)

@@ -26,7 +26,7 @@ type widener func(dst *float32, d int, src *byte, offsets *int, n int)
 type attention struct {
 	scores     scorers
 	accumulate accumulators
-	weights    func(p *float32, rows int, tops, totals *float32)
+	weights    func(p *float32, rows int, tops, totals, factors *float32)
 	widen      widener
 	widenQ80   widener
 }
@@ -103,23 +103,24 @@ func fold(sums *[16]float32) float32 {
 }
 
 // Weights replaces the scores p [rows][Keys] by weights relative to the largest score, exp(p-top),
-// where top is that of a row and of tops. It sets tops to these, and totals to the sums of the
-// weights, which are folded sums. A top is NaN if one of its scores is; then, and if it is -Inf,
-// the weights and the total are NaN.
-func (l *Loops) Weights(p []float32, rows int, tops, totals []float32) {
-	p, tops, totals = p[:rows*Keys], tops[:rows], totals[:rows]
+// where top is that of a row and of tops. It sets tops to these, totals to the sums of the weights,
+// which are folded sums, and factors to exp(top before - top). A top is NaN if one of its scores is;
+// then the other results are NaN, as they are if it is -Inf.
+func (l *Loops) Weights(p []float32, rows int, tops, totals, factors []float32) {
+	p, tops, totals, factors = p[:rows*Keys], tops[:rows], totals[:rows], factors[:rows]
 	if rows == 0 {
 		return
 	}
 	if l.weights != nil {
-		l.weights(&p[0], rows, &tops[0], &totals[0])
+		l.weights(&p[0], rows, &tops[0], &totals[0], &factors[0])
 		return
 	}
-	for r := range tops {
+	for r, before := range tops {
 		p := p[r*Keys:][:Keys]
-		if m := most(p); m > tops[r] || m != m {
+		if m := most(p); m > before || m != m {
 			tops[r] = m
 		}
+		factors[r] = Exp(before - tops[r])
 		var sums [16]float32
 		for i, v := range p {
 			p[i] = Exp(v - tops[r])

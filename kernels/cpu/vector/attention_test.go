@@ -61,7 +61,7 @@ func TestAttention(t *testing.T) {
 			scale := float32(r.NormFloat64())
 			run := func(l *Loops) (scores, weighted, tops, acc, wide []float32) {
 				scores, wide = make([]float32, rows*Keys), make([]float32, Keys*d)
-				tops, acc = make([]float32, 2*rows), append([]float32(nil), q...)
+				tops, acc = make([]float32, 3*rows), append([]float32(nil), q...)
 				l.Scores(scores, q, rows, keys, lo, hi, scale)
 				for i := range scores {
 					if i%Keys >= hi || i%Keys < lo {
@@ -70,7 +70,7 @@ func TestAttention(t *testing.T) {
 				}
 				weighted = append(weighted, scores...)
 				tops[0] = scores[lo] + 1
-				l.Weights(weighted, rows, tops[:rows], tops[rows:])
+				l.Weights(weighted, rows, tops[:rows], tops[rows:2*rows], tops[2*rows:])
 				l.Accumulate(acc, weights, rows, keys, lo, hi)
 				if half {
 					l.Widen(wide, keys, hi)
@@ -131,12 +131,12 @@ func TestAttentionError(t *testing.T) {
 			near(acc[i*d+k], sum, size)
 		}
 	}
-	tops, totals := []float32{negInf, 1e5, negInf}, make([]float32, rows)
+	tops, totals, factors := []float32{negInf, 1e5, negInf}, make([]float32, rows), make([]float32, rows)
 	for j := range Keys {
 		scores[2*Keys+j] = negInf
 	}
 	p := append([]float32(nil), scores...)
-	l.Weights(p, rows, tops, totals)
+	l.Weights(p, rows, tops, totals, factors)
 	top, sum := float64(l.Max(scores[:Keys])), 0.0
 	for j := range Keys {
 		w := math.Exp(float64(scores[j]) - top)
@@ -144,6 +144,14 @@ func TestAttentionError(t *testing.T) {
 		sum += w
 	}
 	near(totals[0], sum, sum)
+	if factors[0] != 0 || factors[1] != 1 {
+		t.Errorf("factors %v", factors)
+	}
+	tops[0] = float32(top) - 3
+	copy(p, scores)
+	if l.Weights(p, rows, tops, totals, factors); math.Abs(float64(factors[0])-math.Exp(-3)) > 1e-6 {
+		t.Errorf("factors %v", factors)
+	}
 	if float64(tops[0]) != top || tops[1] != 1e5 || totals[1] != 0 || tops[2] != negInf || totals[2] == totals[2] {
 		t.Errorf("tops %v, totals %v", tops, totals)
 	}
@@ -164,7 +172,7 @@ func BenchmarkAttention(b *testing.B) {
 					keys.Offsets[i] = i * d * size
 				}
 				q, acc, p := make([]float32, rows*d), make([]float32, rows*d), make([]float32, rows*Keys)
-				tops, totals := make([]float32, rows), make([]float32, rows)
+				tops, totals, factors := make([]float32, rows), make([]float32, rows), make([]float32, rows)
 				fill(r, q, false)
 				name := map[bool]string{false: "f32", true: "f16"}[half]
 				for what, f := range map[string]func(l *Loops){
@@ -174,7 +182,7 @@ func BenchmarkAttention(b *testing.B) {
 						for i := range p {
 							p[i] = float32(i&15) * -0.25
 						}
-						l.Weights(p, rows, tops, totals)
+						l.Weights(p, rows, tops, totals, factors)
 					},
 				} {
 					if what == "weights" && (half || d == 128) {

@@ -186,7 +186,7 @@ func accumulateF16x1AVX2(acc *float32, d int, w *float32, values *byte, offsets 
 // weightsAVX2 makes weights of rows of Keys scores.
 //
 //go:noescape
-func weightsAVX2(p *float32, rows int, tops, totals *float32)
+func weightsAVX2(p *float32, rows int, tops, totals, factors *float32)
 
 // widenAVX2 sets dst [n][d] to rows of f16. d is a multiple of 16.
 //
@@ -262,7 +262,7 @@ func accumulateF16x1AVX512(acc *float32, d int, w *float32, values *byte, offset
 // weightsAVX512 makes weights of rows of Keys scores.
 //
 //go:noescape
-func weightsAVX512(p *float32, rows int, tops, totals *float32)
+func weightsAVX512(p *float32, rows int, tops, totals, factors *float32)
 
 // widenAVX512 sets dst [n][d] to rows of f16. d is a multiple of 16.
 //

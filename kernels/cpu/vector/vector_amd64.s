@@ -2932,13 +2932,14 @@ rest2:
 	VZEROUPPER
 	RET
 
-// func weightsAVX2(p *float32, rows int, tops *float32, totals *float32)
+// func weightsAVX2(p *float32, rows int, tops *float32, totals *float32, factors *float32)
 // Requires: AVX, AVX2, FMA3
-TEXT ·weightsAVX2(SB), NOSPLIT, $0-32
+TEXT ·weightsAVX2(SB), NOSPLIT, $0-40
 	MOVQ p+0(FP), AX
 	MOVQ rows+8(FP), CX
 	MOVQ tops+16(FP), DX
 	MOVQ totals+24(FP), BX
+	MOVQ factors+32(FP), SI
 
 row:
 	VBROADCASTSS (DX), Y0
@@ -2975,21 +2976,54 @@ row:
 	VCMPPS       $0x03, Y2, Y2, Y3
 	VORPS        Y3, Y1, Y1
 	VMAXPS       Y2, Y0, Y0
-	VMOVMSKPS    Y1, SI
+	VMOVMSKPS    Y1, DI
 	VEXTRACTF128 $0x01, Y0, X2
 	VMAXPS       X2, X0, X0
 	VPERMILPS    $0x4e, X0, X2
 	VMAXPS       X2, X0, X0
 	VPERMILPS    $0xb1, X0, X2
 	VMAXPS       X2, X0, X0
-	TESTL        SI, SI
+	TESTL        DI, DI
 	JZ           number
-	MOVL         $0x7fc00000, SI
-	VMOVD        SI, X0
+	MOVL         $0x7fc00000, DI
+	VMOVD        DI, X0
 
 number:
+	VMOVSS       (DX), X2
 	VMOVSS       X0, (DX)
 	VBROADCASTSS X0, Y0
+	VSUBPS       Y0, Y2, Y2
+	VMOVUPS      expMost<>+0(SB), Y5
+	VMINPS       Y2, Y5, Y2
+	VMOVUPS      expLeast<>+0(SB), Y5
+	VMAXPS       Y2, Y5, Y2
+	VMOVUPS      round<>+0(SB), Y6
+	VMOVUPS      log2e<>+0(SB), Y3
+	VFMADD213PS  Y6, Y2, Y3
+	VMOVAPS      Y3, Y4
+	VSUBPS       Y6, Y3, Y3
+	VPSUBD       Y6, Y4, Y6
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
+	VMOVUPS      exp5<>+0(SB), Y5
+	VFMADD213PS  exp4<>+0(SB), Y2, Y5
+	VFMADD213PS  exp3<>+0(SB), Y2, Y5
+	VFMADD213PS  exp2<>+0(SB), Y2, Y5
+	VFMADD213PS  exp1<>+0(SB), Y2, Y5
+	VFMADD213PS  exp0<>+0(SB), Y2, Y5
+	VMULPS       Y2, Y2, Y4
+	VFMADD213PS  Y2, Y4, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VPSRAD       $0x01, Y6, Y3
+	VPSUBD       Y3, Y6, Y6
+	VPADDD       bias<>+0(SB), Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y3, Y5, Y5
+	VPADDD       bias<>+0(SB), Y6, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVAPS      Y5, Y2
+	VMOVSS       X2, (SI)
 	VXORPS       Y8, Y8, Y8
 	VXORPS       Y9, Y9, Y9
 	VMOVUPS      (AX), Y2
@@ -3275,6 +3309,7 @@ number:
 	ADDQ         $+256, AX
 	ADDQ         $0x04, DX
 	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
 	DECQ         CX
 	JNZ          row
 	VZEROUPPER
@@ -5968,13 +6003,14 @@ rest1:
 	VZEROUPPER
 	RET
 
-// func weightsAVX512(p *float32, rows int, tops *float32, totals *float32)
+// func weightsAVX512(p *float32, rows int, tops *float32, totals *float32, factors *float32)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·weightsAVX512(SB), NOSPLIT, $0-32
+TEXT ·weightsAVX512(SB), NOSPLIT, $0-40
 	MOVQ p+0(FP), AX
 	MOVQ rows+8(FP), CX
 	MOVQ tops+16(FP), DX
 	MOVQ totals+24(FP), BX
+	MOVQ factors+32(FP), SI
 
 row:
 	VBROADCASTSS  (DX), Z0
@@ -5998,21 +6034,44 @@ row:
 	VMAXPS        Z2, Z0, Z0
 	VEXTRACTF32X8 $0x01, Z0, Y2
 	VMAXPS        Y2, Y0, Y0
-	KMOVW         K2, SI
+	KMOVW         K2, DI
 	VEXTRACTF128  $0x01, Y0, X2
 	VMAXPS        X2, X0, X0
 	VPERMILPS     $0x4e, X0, X2
 	VMAXPS        X2, X0, X0
 	VPERMILPS     $0xb1, X0, X2
 	VMAXPS        X2, X0, X0
-	TESTL         SI, SI
+	TESTL         DI, DI
 	JZ            number
-	MOVL          $0x7fc00000, SI
-	VMOVD         SI, X0
+	MOVL          $0x7fc00000, DI
+	VMOVD         DI, X0
 
 number:
+	VMOVSS        (DX), X2
 	VMOVSS        X0, (DX)
 	VBROADCASTSS  X0, Z0
+	VSUBPS        Z0, Z2, Z2
+	VMOVUPS       expMost<>+0(SB), Z5
+	VMINPS        Z2, Z5, Z2
+	VMOVUPS       expLeast<>+0(SB), Z5
+	VMAXPS        Z2, Z5, Z2
+	VMOVUPS       round<>+0(SB), Z6
+	VMOVUPS       log2e<>+0(SB), Z3
+	VFMADD213PS   Z6, Z2, Z3
+	VSUBPS        Z6, Z3, Z3
+	VFNMADD231PS  ln2Hi<>+0(SB), Z3, Z2
+	VFNMADD231PS  ln2Lo<>+0(SB), Z3, Z2
+	VMOVUPS       exp5<>+0(SB), Z5
+	VFMADD213PS   exp4<>+0(SB), Z2, Z5
+	VFMADD213PS   exp3<>+0(SB), Z2, Z5
+	VFMADD213PS   exp2<>+0(SB), Z2, Z5
+	VFMADD213PS   exp1<>+0(SB), Z2, Z5
+	VFMADD213PS   exp0<>+0(SB), Z2, Z5
+	VMULPS        Z2, Z2, Z4
+	VFMADD213PS   Z2, Z4, Z5
+	VADDPS        one<>+0(SB), Z5, Z5
+	VSCALEFPS     Z3, Z5, Z2
+	VMOVSS        X2, (SI)
 	VXORPS        Z8, Z8, Z8
 	VMOVUPS       (AX), Z2
 	VSUBPS        Z0, Z2, Z2
@@ -6122,6 +6181,7 @@ number:
 	ADDQ          $+256, AX
 	ADDQ          $0x04, DX
 	ADDQ          $0x04, BX
+	ADDQ          $0x04, SI
 	DECQ          CX
 	JNZ           row
 	VZEROUPPER

@@ -334,9 +334,10 @@ func (v isa) accumulate(rows int, half bool) {
 
 // weights makes weights of rows of 64 scores.
 func (v isa) weights() {
-	TEXT("weights"+v.name, NOSPLIT, "func(p *float32, rows int, tops, totals *float32)")
+	TEXT("weights"+v.name, NOSPLIT, "func(p *float32, rows int, tops, totals, factors *float32)")
 	p, rows := Load(Param("p"), GP64()), Load(Param("rows"), GP64())
 	tops, totals := Load(Param("tops"), GP64()), Load(Param("totals"), GP64())
+	factors := Load(Param("factors"), GP64())
 	n := 64 / v.lanes
 	Label("row")
 	// The largest.
@@ -376,8 +377,12 @@ func (v isa) weights() {
 	MOVL(U32(0x7fc00000), flags)
 	VMOVD(flags, reg.X0)
 	Label("number")
+	VMOVSS(At(tops, 0), reg.X2)
 	VMOVSS(reg.X0, At(tops, 0))
 	VBROADCASTSS(reg.X0, top)
+	VSUBPS(top, x, x)
+	v.exp(x, nil, 3)
+	VMOVSS(reg.X2, At(factors, 0))
 	// The weights; the sums begin with register 8.
 	for i := range v.parts() {
 		VXORPS(v.r(8+i), v.r(8+i), v.r(8+i))
@@ -404,6 +409,7 @@ func (v isa) weights() {
 	ADDQ(I32(rowBytes), p)
 	ADDQ(Imm(4), tops)
 	ADDQ(Imm(4), totals)
+	ADDQ(Imm(4), factors)
 	DECQ(rows)
 	JNZ(LabelRef("row"))
 	end()
