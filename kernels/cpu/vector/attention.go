@@ -41,14 +41,6 @@ type Rows struct {
 	Half    bool
 }
 
-// at returns element i of row j.
-func (r *Rows) at(j, i int) float32 {
-	if r.Half {
-		return dtype.F16ToFloat32(float16.Float16(binary.LittleEndian.Uint16(r.Data[r.Offsets[j]+2*i:])))
-	}
-	return math.Float32frombits(binary.LittleEndian.Uint32(r.Data[r.Offsets[j]+4*i:]))
-}
-
 func (r *Rows) form() int {
 	if r.Half {
 		return 1
@@ -84,11 +76,40 @@ func (l *Loops) Scores(out, q []float32, rows int, keys *Rows, lo, hi int, scale
 
 // dot returns the product of q and row j.
 func (r *Rows) dot(q []float32, j int) float32 {
-	var sums [16]float32
-	for i, v := range q {
-		sums[i&15] = fma32.FMA(v, r.at(j, i), sums[i&15])
+	var sums, row [16]float32
+	for i := 0; i < len(q); i += 16 {
+		r.load(&row, j, i)
+		mulAdd(sums[:], q[i:i+16], row[:])
 	}
 	return fold(&sums)
+}
+
+// load sets x to the elements of row j from i on.
+func (r *Rows) load(x *[16]float32, j, i int) {
+	if r.Half {
+		src := r.Data[r.Offsets[j]+2*i:][:32]
+		for k := range x {
+			x[k] = dtype.F16ToFloat32(float16.Float16(binary.LittleEndian.Uint16(src[2*k:])))
+		}
+		return
+	}
+	src := r.Data[r.Offsets[j]+4*i:][:64]
+	for k := range x {
+		x[k] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*k:]))
+	}
+}
+
+// mulAdd adds x*y to sums in fma. Most of them are done without a call, as fma32.FMA does them.
+func mulAdd(sums, x, y []float32) {
+	x, y = x[:len(sums)], y[:len(sums)]
+	for i, v := range sums {
+		s := float64(x[i])*float64(y[i]) + float64(v)
+		if math.Float64bits(s)<<36 != 0 {
+			sums[i] = float32(s)
+		} else {
+			sums[i] = fma32.FMA(x[i], y[i], v)
+		}
+	}
 }
 
 // fold returns the sum of sixteen.
@@ -150,9 +171,14 @@ func (l *Loops) Accumulate(acc, w []float32, rows int, values *Rows, lo, hi int)
 	}
 	for r := range rows {
 		acc := acc[r*d:][:d]
+		var row, weight [16]float32
 		for j := lo; j < hi; j++ {
-			for i := range acc {
-				acc[i] = fma32.FMA(w[r*Keys+j], values.at(j, i), acc[i])
+			for i := range weight {
+				weight[i] = w[r*Keys+j]
+			}
+			for i := 0; i < d; i += 16 {
+				values.load(&row, j, i)
+				mulAdd(acc[i:i+16], weight[:], row[:])
 			}
 		}
 	}
@@ -165,8 +191,8 @@ func (l *Loops) Widen(dst []float32, rows *Rows, n int) {
 		l.widen.run(dst, rows, n)
 		return
 	}
-	for i := range dst {
-		dst[i] = rows.at(i/rows.D, i%rows.D)
+	for i := 0; i < len(dst); i += 16 {
+		rows.load((*[16]float32)(dst[i:]), i/rows.D, i%rows.D)
 	}
 }
 
