@@ -4,6 +4,7 @@ import (
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/kernels/cpu/dense"
+	"github.com/fucina-go/fucina/kernels/cpu/vector"
 	"github.com/fucina-go/fucina/quant"
 )
 
@@ -211,7 +212,7 @@ func (s *scratch) store(dst []byte, d dtype.DType, src []byte) {
 		if bs == 1 {
 			s.convert(out, d, x, dtype.F32)
 		} else {
-			encode(out, d, floats(x))
+			s.encode(out, d, floats(x))
 		}
 	}
 }
@@ -228,9 +229,15 @@ func storeCost(d dtype.DType) int {
 }
 
 // encode is the part of store for blocks of d.
-func encode(dst []byte, d dtype.DType, x []float32) {
+func (s *scratch) encode(dst []byte, d dtype.DType, x []float32) {
 	size, bs := d.Size(), d.BlockSize()
 	for ; len(x) > 0; x, dst = x[bs:], dst[size:] {
+		if d == dtype.Q8_0 {
+			n := vector.Of(s.e.level).EncodeQ80(dst, x)
+			if x, dst = x[n*bs:], dst[n*size:]; len(x) == 0 {
+				return
+			}
+		}
 		if !encodable(x[:bs]) {
 			clear(dst[:size])
 			dst[0], dst[1] = 0x00, 0x7e // the scale is a binary16 NaN

@@ -298,3 +298,9 @@ func turnAVX512(out, x, table *float32, n int)
 //
 //go:noescape
 func turnNeoXAVX512(o0, o1, x0, x1, table *float32, n int)
+
+// encodeQ80AVX2 encodes a positive number of blocks, up to the first whose scale is not finite, and
+// returns their number.
+//
+//go:noescape
+func encodeQ80AVX2(dst *byte, x *float32, blocks int) int

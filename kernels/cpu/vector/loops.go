@@ -12,6 +12,7 @@ type Loops struct {
 	exps                         func(sums *float64, x *float32, n int, top float32)
 	most                         func(x *float32, n int) float32
 	turn                         func(out, x, table *float32, n int)
+	encodeQ80                    func(dst *byte, x *float32, blocks int) int
 	turnNeoX                     func(o0, o1, x0, x1, table *float32, n int)
 	attention
 }
@@ -226,4 +227,15 @@ func most(x []float32) float32 {
 		}
 	}
 	return top
+}
+
+// EncodeQ80 encodes x as q8_0, with the bits of package quant, up to the first block of 32 elements
+// whose scale is not finite in f16. It returns the number of blocks. Without assembly that is 0.
+func (l *Loops) EncodeQ80(dst []byte, x []float32) (blocks int) {
+	n := len(x) / 32
+	dst = dst[:34*n]
+	if n == 0 || l.encodeQ80 == nil {
+		return 0
+	}
+	return l.encodeQ80(&dst[0], &x[0], n)
 }

@@ -17,7 +17,7 @@ func loopsOf(level isa.Level) *Loops {
 var loopsAVX2 = Loops{
 	add: addAVX2, sub: subAVX2, mul: mulAVX2, swiglu: swigluAVX2, geglu: gegluAVX2,
 	scale: scaleAVX2, softCap: softCapAVX2, weigh: weighAVX2,
-	squares: squaresAVX2, exps: expsAVX2, most: mostAVX2, turn: turnAVX2, turnNeoX: turnNeoXAVX2,
+	squares: squaresAVX2, exps: expsAVX2, most: mostAVX2, turn: turnAVX2, turnNeoX: turnNeoXAVX2, encodeQ80: encodeQ80AVX2,
 	attention: attention{
 		scores: scorers{
 			{scoresF32x4AVX2, scoresF32x2AVX2, scoresF32x1AVX2},
@@ -34,7 +34,7 @@ var loopsAVX2 = Loops{
 var loopsAVX512 = Loops{
 	add: addAVX512, sub: subAVX512, mul: mulAVX512, swiglu: swigluAVX512, geglu: gegluAVX512,
 	scale: scaleAVX512, softCap: softCapAVX512, weigh: weighAVX512,
-	squares: squaresAVX512, exps: expsAVX512, most: mostAVX512, turn: turnAVX512, turnNeoX: turnNeoXAVX512,
+	squares: squaresAVX512, exps: expsAVX512, most: mostAVX512, turn: turnAVX512, turnNeoX: turnNeoXAVX512, encodeQ80: encodeQ80AVX2,
 	attention: attention{
 		scores: scorers{
 			{scoresF32x4AVX512, scoresF32x2AVX512, scoresF32x1AVX512},

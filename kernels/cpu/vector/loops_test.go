@@ -3,9 +3,12 @@ package vector
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
+	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/internal/isa"
+	"github.com/fucina-go/fucina/quant"
 )
 
 // same checks that got has the bits of want. A NaN is any NaN.
@@ -100,6 +103,48 @@ func TestLoops(t *testing.T) {
 			x[r.IntN(n)] = float32(math.NaN())
 			if got := l.Max(x); got == got {
 				t.Fatalf("%v: max of %d with a NaN is %v", level, n, got)
+			}
+		}
+	}
+}
+
+// Blocks of q8_0 have the bits of package quant: ties, codes at the ends of their range, tiny and
+// large scales, up to the first block that cannot be encoded.
+func TestEncodeQ80(t *testing.T) {
+	r := rand.New(rand.NewPCG(15, 16))
+	const blocks = 9
+	x := guarded(t, 32*blocks)
+	for _, level := range isa.Supported()[1:] {
+		l := Of(level)
+		for i := range 400 {
+			fill(r, x, false)
+			scale := float32(math.Ldexp(1, r.IntN(60)-40))
+			for j := range x {
+				switch x[j] *= scale; i % 4 {
+				case 1: // ties, if the scale is a power of two
+					x[j] = scale * (float32(r.IntN(255)-127) / 2)
+					if j%32 == 0 {
+						x[j] = 127 * scale
+					}
+				case 2:
+					x[j] *= 1e-38
+				case 3:
+					if r.IntN(200) == 0 {
+						x[j] = special[r.IntN(len(special))]
+					}
+				}
+			}
+			want, got := make([]byte, 34*blocks), make([]byte, 34*blocks)
+			n := 0
+			for n < blocks && quant.EncodeRow(want[34*n:][:34], dtype.Q8_0, x[32*n:][:32]) == nil {
+				n++
+			}
+			most := 0
+			for most < blocks && l.Max(x[32*most:][:32]) < 65504*127 && -slices.Min(x[32*most:][:32]) < 65504*127 {
+				most++
+			}
+			if done := l.EncodeQ80(got, x); done != most || done > n || !slices.Equal(got[:34*done], want[:34*done]) {
+				t.Fatalf("%v: %d blocks, want %d; got %v, want %v", level, done, most, got[:34*done], want[:34*done])
 			}
 		}
 	}

@@ -6248,3 +6248,131 @@ blocks:
 	JNZ          row
 	VZEROUPPER
 	RET
+
+// func encodeQ80AVX2(dst *byte, x *float32, blocks int) int
+// Requires: AVX, AVX2, F16C
+TEXT ·encodeQ80AVX2(SB), NOSPLIT, $0-32
+	MOVQ    dst+0(FP), AX
+	MOVQ    x+8(FP), CX
+	MOVQ    blocks+16(FP), DX
+	VMOVUPS magnitude<>+0(SB), Y11
+	VMOVUPS half<>+0(SB), Y12
+	VMOVUPS one<>+0(SB), Y13
+	VMOVUPS sign<>+0(SB), Y14
+	VMOVUPS packed<>+0(SB), Y15
+
+block:
+	VMOVUPS      (CX), Y0
+	VPAND        Y11, Y0, Y4
+	VMOVUPS      32(CX), Y1
+	VPAND        Y11, Y1, Y5
+	VMOVUPS      64(CX), Y2
+	VPAND        Y11, Y2, Y6
+	VMOVUPS      96(CX), Y3
+	VPAND        Y11, Y3, Y7
+	VPMAXSD      Y5, Y4, Y4
+	VPMAXSD      Y7, Y6, Y6
+	VPMAXSD      Y6, Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPMAXSD      X5, X4, X4
+	VPSHUFD      $0x4e, X4, X5
+	VPMAXSD      X5, X4, X4
+	VPSHUFD      $0xb1, X4, X5
+	VPMAXSD      X5, X4, X4
+	VMOVD        X4, BX
+	CMPL         BX, $0x4afde040
+	JAE          done
+	VDIVSS       codes<>+0(SB), X4, X5
+	VDIVSS       X5, X13, X6
+	VMOVD        X6, BX
+	CMPL         BX, $0x7f800000
+	JNE          finite
+	VXORPS       X6, X6, X6
+
+finite:
+	VCVTPS2PH    $0x00, X5, X5
+	VMOVD        X5, BX
+	MOVW         BX, (AX)
+	VBROADCASTSS X6, Y6
+	VMULPS       Y6, Y0, Y0
+	VROUNDPS     $0x03, Y0, Y7
+	VSUBPS       Y7, Y0, Y5
+	VANDPS       Y11, Y5, Y5
+	VCMPPS       $0x0d, Y12, Y5, Y5
+	VANDPS       Y14, Y0, Y0
+	VORPS        Y13, Y0, Y0
+	VANDPS       Y5, Y0, Y0
+	VADDPS       Y7, Y0, Y0
+	VCVTTPS2DQ   Y0, Y0
+	VMULPS       Y6, Y1, Y1
+	VROUNDPS     $0x03, Y1, Y7
+	VSUBPS       Y7, Y1, Y5
+	VANDPS       Y11, Y5, Y5
+	VCMPPS       $0x0d, Y12, Y5, Y5
+	VANDPS       Y14, Y1, Y1
+	VORPS        Y13, Y1, Y1
+	VANDPS       Y5, Y1, Y1
+	VADDPS       Y7, Y1, Y1
+	VCVTTPS2DQ   Y1, Y1
+	VMULPS       Y6, Y2, Y2
+	VROUNDPS     $0x03, Y2, Y7
+	VSUBPS       Y7, Y2, Y5
+	VANDPS       Y11, Y5, Y5
+	VCMPPS       $0x0d, Y12, Y5, Y5
+	VANDPS       Y14, Y2, Y2
+	VORPS        Y13, Y2, Y2
+	VANDPS       Y5, Y2, Y2
+	VADDPS       Y7, Y2, Y2
+	VCVTTPS2DQ   Y2, Y2
+	VMULPS       Y6, Y3, Y3
+	VROUNDPS     $0x03, Y3, Y7
+	VSUBPS       Y7, Y3, Y5
+	VANDPS       Y11, Y5, Y5
+	VCMPPS       $0x0d, Y12, Y5, Y5
+	VANDPS       Y14, Y3, Y3
+	VORPS        Y13, Y3, Y3
+	VANDPS       Y5, Y3, Y3
+	VADDPS       Y7, Y3, Y3
+	VCVTTPS2DQ   Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VPERMD       Y0, Y15, Y0
+	VMOVDQU      Y0, 2(AX)
+	ADDQ         $+128, CX
+	ADDQ         $0x22, AX
+	DECQ         DX
+	JNZ          block
+
+done:
+	MOVQ blocks+16(FP), AX
+	SUBQ DX, AX
+	VZEROUPPER
+	MOVQ AX, ret+24(FP)
+	RET
+
+DATA half<>+0(SB)/8, $0x3f0000003f000000
+DATA half<>+8(SB)/8, $0x3f0000003f000000
+DATA half<>+16(SB)/8, $0x3f0000003f000000
+DATA half<>+24(SB)/8, $0x3f0000003f000000
+DATA half<>+32(SB)/8, $0x3f0000003f000000
+DATA half<>+40(SB)/8, $0x3f0000003f000000
+DATA half<>+48(SB)/8, $0x3f0000003f000000
+DATA half<>+56(SB)/8, $0x3f0000003f000000
+GLOBL half<>(SB), RODATA|NOPTR, $64
+
+DATA packed<>+0(SB)/8, $0x0000000400000000
+DATA packed<>+8(SB)/8, $0x0000000500000001
+DATA packed<>+16(SB)/8, $0x0000000600000002
+DATA packed<>+24(SB)/8, $0x0000000700000003
+GLOBL packed<>(SB), RODATA|NOPTR, $32
+
+DATA codes<>+0(SB)/8, $0x42fe000042fe0000
+DATA codes<>+8(SB)/8, $0x42fe000042fe0000
+DATA codes<>+16(SB)/8, $0x42fe000042fe0000
+DATA codes<>+24(SB)/8, $0x42fe000042fe0000
+DATA codes<>+32(SB)/8, $0x42fe000042fe0000
+DATA codes<>+40(SB)/8, $0x42fe000042fe0000
+DATA codes<>+48(SB)/8, $0x42fe000042fe0000
+DATA codes<>+56(SB)/8, $0x42fe000042fe0000
+GLOBL codes<>(SB), RODATA|NOPTR, $64

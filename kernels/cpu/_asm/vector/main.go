@@ -20,6 +20,7 @@ func main() {
 		v.turnNeoX()
 		attention(v)
 	}
+	encodeQ80()
 	Generate()
 }
 
