@@ -89,7 +89,7 @@ func BenchmarkMultiply(b *testing.B) {
 				}
 				w, x, out := make([]byte, n*n*d.Size()), make([]float32, m*n), make([]float32, m*n)
 				k, _ := KernelOf(d, level(b))
-				scratch := make([]byte, ScratchBytes(64, m, n))
+				scratch := make([]byte, ScratchBytes(2*UnitRows, m, n))
 				b.Run(fmt.Sprintf("%s/n=%d/m=%d", d, n, m), func(b *testing.B) {
 					for b.Loop() {
 						multiply(k, out, w, x, m, n, scratch)
@@ -105,8 +105,8 @@ func BenchmarkMultiply(b *testing.B) {
 func multiply(k *Kernel, out []float32, w []byte, x []float32, m, n int, scratch []byte) {
 	rowBytes, chunk := n*k.size, Chunk(n)
 	for lo := 0; lo < m; lo += chunk {
-		for r := 0; r < n; r += 64 {
-			k.Multiply(out[lo*n+r:], n, w[r*rowBytes:], rowBytes, 64, x[lo*n:], n, min(chunk, m-lo), n, scratch)
+		for r := 0; r < n; r += 2 * UnitRows {
+			k.Multiply(out[lo*n+r:], n, w[r*rowBytes:], rowBytes, min(2*UnitRows, n-r), x[lo*n:], n, min(chunk, m-lo), n, scratch)
 		}
 	}
 }

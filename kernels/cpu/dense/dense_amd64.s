@@ -2172,132 +2172,111 @@ next:
 // func rows512F32(out *float32, w *byte, rowBytes int, rows int, x *float32, k int)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·rows512F32(SB), NOSPLIT, $0-48
-	MOVQ    out+0(FP), AX
-	MOVQ    w+8(FP), DX
-	MOVQ    rowBytes+16(FP), BX
-	MOVQ    rows+24(FP), SI
-	MOVQ    x+32(FP), DI
-	MOVQ    k+40(FP), R8
-	MOVQ    R8, CX
-	ANDQ    $0x0f, CX
-	MOVL    $0x00000001, R9
-	SHLL    CL, R9
-	DECL    R9
-	KMOVW   R9, K1
-	SHRQ    $0x04, R8
-	MOVL    $0x0000ff00, CX
-	KMOVW   CX, K3
-	MOVL    $0x0000f0f0, CX
-	KMOVW   CX, K4
-	MOVL    $0x0000cccc, CX
-	KMOVW   CX, K5
-	MOVL    $0x0000aaaa, CX
-	KMOVW   CX, K6
-	MOVL    $0x00001111, CX
-	KMOVW   CX, K7
-	VMOVUPS quads4<>+0(SB), Z28
-	LEAQ    (BX)(BX*2), CX
-	JMP     rest
+	MOVQ  out+0(FP), AX
+	MOVQ  w+8(FP), DX
+	MOVQ  rowBytes+16(FP), BX
+	MOVQ  rows+24(FP), SI
+	MOVQ  x+32(FP), DI
+	MOVQ  k+40(FP), R8
+	MOVQ  R8, CX
+	ANDQ  $0x0f, CX
+	MOVL  $0x00000001, R9
+	SHLL  CL, R9
+	DECL  R9
+	KMOVW R9, K1
+	SHRQ  $0x04, R8
+	MOVL  $0x0000ff00, CX
+	KMOVW CX, K3
+	JMP   rest
 
 many:
-	MOVQ   DX, R9
-	LEAQ   (DX)(BX*4), R12
-	MOVQ   DI, R10
-	MOVQ   R8, R11
+	MOVQ   DX, CX
+	LEAQ   (DX)(BX*2), R11
+	MOVQ   DI, R9
+	MOVQ   R8, R10
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	TESTQ  R11, R11
+	TESTQ  R10, R10
 	JZ     manyTail
 
 manyStep:
-	VMOVUPS     (R10), Z8
-	VMOVUPS     (R9), Z9
+	VMOVUPS     (R9), Z8
+	VMOVUPS     (CX), Z9
 	VFMADD231PS Z9, Z8, Z0
-	VMOVUPS     (R9)(BX*1), Z10
+	VMOVUPS     (CX)(BX*1), Z10
 	VFMADD231PS Z10, Z8, Z1
-	VMOVUPS     (R9)(BX*2), Z11
-	VFMADD231PS Z11, Z8, Z2
-	VMOVUPS     (R9)(CX*1), Z12
-	VFMADD231PS Z12, Z8, Z3
-	PREFETCHT1  (R12)
-	PREFETCHT1  64(R12)
-	PREFETCHT1  128(R12)
-	PREFETCHT1  192(R12)
-	ADDQ        $+256, R12
+	PREFETCHT0  (R11)
+	PREFETCHT0  64(R11)
+	ADDQ        $+128, R11
+	ADDQ        $+64, CX
 	ADDQ        $+64, R9
-	ADDQ        $+64, R10
-	DECQ        R11
+	DECQ        R10
 	JNZ         manyStep
 
 manyTail:
 	KTESTW      K1, K1
 	JZ          manyFold
-	VMOVUPS.Z   (R10), K1, Z8
-	VMOVUPS.Z   (R9), K1, Z9
+	VMOVUPS.Z   (R9), K1, Z8
+	VMOVUPS.Z   (CX), K1, Z9
 	VFMADD231PS Z9, Z8, K1, Z0
-	VMOVUPS.Z   (R9)(BX*1), K1, Z10
+	VMOVUPS.Z   (CX)(BX*1), K1, Z10
 	VFMADD231PS Z10, Z8, K1, Z1
-	VMOVUPS.Z   (R9)(BX*2), K1, Z11
-	VFMADD231PS Z11, Z8, K1, Z2
-	VMOVUPS.Z   (R9)(CX*1), K1, Z12
-	VFMADD231PS Z12, Z8, K1, Z3
 
 manyFold:
-	VBLENDMPS     Z2, Z0, K3, Z8
-	VSHUFF32X4    $0x4e, Z2, Z0, Z0
+	VBLENDMPS     Z1, Z0, K3, Z8
+	VSHUFF32X4    $0x4e, Z1, Z0, Z0
 	VADDPS        Z8, Z0, Z0
-	VBLENDMPS     Z3, Z1, K3, Z9
-	VSHUFF32X4    $0x4e, Z3, Z1, Z1
-	VADDPS        Z9, Z1, Z1
-	VBLENDMPS     Z1, Z0, K4, Z8
-	VPERMT2PD     Z1, Z28, Z0
-	VADDPS        Z8, Z0, Z0
-	VPERMILPS     $0x4e, Z0, Z8
-	VADDPS        Z8, Z0, Z0
-	VPERMILPS     $0xb1, Z0, Z8
-	VADDPS        Z8, Z0, Z0
-	VCOMPRESSPS.Z Z0, K7, Z0
-	VMOVUPS       X0, (AX)
-	ADDQ          $+16, AX
-	LEAQ          (DX)(BX*4), DX
-	SUBQ          $0x04, SI
+	VEXTRACTF32X8 $0x01, Z0, Y1
+	VEXTRACTF128  $0x01, Y0, X2
+	VADDPS        X2, X0, X0
+	VPERMILPS     $0x4e, X0, X2
+	VADDPS        X2, X0, X0
+	VPERMILPS     $0xb1, X0, X2
+	VADDPS        X2, X0, X0
+	VEXTRACTF128  $0x01, Y1, X2
+	VADDPS        X2, X1, X1
+	VPERMILPS     $0x4e, X1, X2
+	VADDPS        X2, X1, X1
+	VPERMILPS     $0xb1, X1, X2
+	VADDPS        X2, X1, X1
+	VUNPCKLPS     X1, X0, X0
+	VMOVLPS       X0, (AX)
+	ADDQ          $+8, AX
+	LEAQ          (DX)(BX*2), DX
+	SUBQ          $0x02, SI
 
 rest:
-	CMPQ  SI, $0x04
+	CMPQ  SI, $0x02
 	JGE   many
 	TESTQ SI, SI
 	JZ    done
 
 one:
-	MOVQ   DX, R9
-	LEAQ   (DX)(BX*4), R12
-	MOVQ   DI, R10
-	MOVQ   R8, R11
+	MOVQ   DX, CX
+	LEAQ   (DX)(BX*2), R11
+	MOVQ   DI, R9
+	MOVQ   R8, R10
 	VPXORD Z0, Z0, Z0
-	TESTQ  R11, R11
+	TESTQ  R10, R10
 	JZ     oneTail
 
 oneStep:
-	VMOVUPS     (R10), Z8
-	VMOVUPS     (R9), Z9
+	VMOVUPS     (R9), Z8
+	VMOVUPS     (CX), Z9
 	VFMADD231PS Z9, Z8, Z0
-	PREFETCHT1  (R12)
-	PREFETCHT1  64(R12)
-	PREFETCHT1  128(R12)
-	PREFETCHT1  192(R12)
-	ADDQ        $+256, R12
+	PREFETCHT0  (R11)
+	PREFETCHT0  64(R11)
+	ADDQ        $+128, R11
+	ADDQ        $+64, CX
 	ADDQ        $+64, R9
-	ADDQ        $+64, R10
-	DECQ        R11
+	DECQ        R10
 	JNZ         oneStep
 
 oneTail:
 	KTESTW      K1, K1
 	JZ          oneFold
-	VMOVUPS.Z   (R10), K1, Z8
-	VMOVUPS.Z   (R9), K1, Z9
+	VMOVUPS.Z   (R9), K1, Z8
+	VMOVUPS.Z   (CX), K1, Z9
 	VFMADD231PS Z9, Z8, K1, Z0
 
 oneFold:
@@ -2322,32 +2301,22 @@ done:
 // func rows512F16(out *float32, w *byte, rowBytes int, rows int, x *float32, k int)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·rows512F16(SB), NOSPLIT, $0-48
-	MOVQ    out+0(FP), AX
-	MOVQ    w+8(FP), DX
-	MOVQ    rowBytes+16(FP), BX
-	MOVQ    rows+24(FP), SI
-	MOVQ    x+32(FP), DI
-	MOVQ    k+40(FP), R8
-	MOVQ    R8, CX
-	ANDQ    $0x0f, CX
-	MOVL    $0x00000001, R9
-	SHLL    CL, R9
-	DECL    R9
-	KMOVW   R9, K1
-	SHRQ    $0x04, R8
-	MOVL    $0x0000ff00, CX
-	KMOVW   CX, K3
-	MOVL    $0x0000f0f0, CX
-	KMOVW   CX, K4
-	MOVL    $0x0000cccc, CX
-	KMOVW   CX, K5
-	MOVL    $0x0000aaaa, CX
-	KMOVW   CX, K6
-	MOVL    $0x00001111, CX
-	KMOVW   CX, K7
-	VMOVUPS quads4<>+0(SB), Z28
-	LEAQ    (BX)(BX*2), CX
-	JMP     rest
+	MOVQ  out+0(FP), AX
+	MOVQ  w+8(FP), DX
+	MOVQ  rowBytes+16(FP), BX
+	MOVQ  rows+24(FP), SI
+	MOVQ  x+32(FP), DI
+	MOVQ  k+40(FP), R8
+	MOVQ  R8, CX
+	ANDQ  $0x0f, CX
+	MOVL  $0x00000001, R9
+	SHLL  CL, R9
+	DECL  R9
+	KMOVW R9, K1
+	SHRQ  $0x04, R8
+	MOVL  $0x0000ff00, CX
+	KMOVW CX, K3
+	JMP   rest
 
 many:
 	MOVQ   DX, CX
@@ -2459,32 +2428,22 @@ done:
 // func rows512BF16(out *float32, w *byte, rowBytes int, rows int, x *float32, k int)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·rows512BF16(SB), NOSPLIT, $0-48
-	MOVQ    out+0(FP), AX
-	MOVQ    w+8(FP), DX
-	MOVQ    rowBytes+16(FP), BX
-	MOVQ    rows+24(FP), SI
-	MOVQ    x+32(FP), DI
-	MOVQ    k+40(FP), R8
-	MOVQ    R8, CX
-	ANDQ    $0x0f, CX
-	MOVL    $0x00000001, R9
-	SHLL    CL, R9
-	DECL    R9
-	KMOVW   R9, K1
-	SHRQ    $0x04, R8
-	MOVL    $0x0000ff00, CX
-	KMOVW   CX, K3
-	MOVL    $0x0000f0f0, CX
-	KMOVW   CX, K4
-	MOVL    $0x0000cccc, CX
-	KMOVW   CX, K5
-	MOVL    $0x0000aaaa, CX
-	KMOVW   CX, K6
-	MOVL    $0x00001111, CX
-	KMOVW   CX, K7
-	VMOVUPS quads4<>+0(SB), Z28
-	LEAQ    (BX)(BX*2), CX
-	JMP     rest
+	MOVQ  out+0(FP), AX
+	MOVQ  w+8(FP), DX
+	MOVQ  rowBytes+16(FP), BX
+	MOVQ  rows+24(FP), SI
+	MOVQ  x+32(FP), DI
+	MOVQ  k+40(FP), R8
+	MOVQ  R8, CX
+	ANDQ  $0x0f, CX
+	MOVL  $0x00000001, R9
+	SHLL  CL, R9
+	DECL  R9
+	KMOVW R9, K1
+	SHRQ  $0x04, R8
+	MOVL  $0x0000ff00, CX
+	KMOVW CX, K3
+	JMP   rest
 
 many:
 	MOVQ   DX, CX
@@ -3945,158 +3904,128 @@ TEXT ·rows2F32(SB), NOSPLIT, $0-48
 	MOVQ DI, R8
 	ANDQ $0x0f, R8
 	SHRQ $0x04, DI
-	LEAQ tails<>+0(SB), R14
-	LEAQ signs<>+0(SB), R15
+	LEAQ tails<>+0(SB), R13
+	LEAQ signs<>+0(SB), R14
 	SHLQ $0x02, R8
+	SUBQ R8, R13
 	SUBQ R8, R14
-	SUBQ R8, R15
-	LEAQ (DX)(DX*2), R9
 	JMP  rest
 
 many:
-	MOVQ   CX, R10
-	LEAQ   (CX)(DX*4), R13
-	MOVQ   SI, R11
-	MOVQ   DI, R12
+	MOVQ   CX, R9
+	LEAQ   (CX)(DX*2), R12
+	MOVQ   SI, R10
+	MOVQ   DI, R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	TESTQ  R12, R12
+	TESTQ  R11, R11
 	JZ     manyTail
 
 manyStep:
-	VMOVUPS     (R11), Y8
-	VMOVUPS     32(R11), Y9
-	VMOVUPS     (R10), Y10
+	VMOVUPS     (R10), Y8
+	VMOVUPS     32(R10), Y9
+	VMOVUPS     (R9), Y10
 	VFMADD231PS Y10, Y8, Y0
-	VMOVUPS     32(R10), Y11
+	VMOVUPS     32(R9), Y11
 	VFMADD231PS Y11, Y9, Y1
-	VMOVUPS     (R10)(DX*1), Y12
+	VMOVUPS     (R9)(DX*1), Y12
 	VFMADD231PS Y12, Y8, Y2
-	VMOVUPS     32(R10)(DX*1), Y13
+	VMOVUPS     32(R9)(DX*1), Y13
 	VFMADD231PS Y13, Y9, Y3
-	VMOVUPS     (R10)(DX*2), Y14
-	VFMADD231PS Y14, Y8, Y4
-	VMOVUPS     32(R10)(DX*2), Y15
-	VFMADD231PS Y15, Y9, Y5
-	VMOVUPS     (R10)(R9*1), Y10
-	VFMADD231PS Y10, Y8, Y6
-	VMOVUPS     32(R10)(R9*1), Y11
-	VFMADD231PS Y11, Y9, Y7
-	PREFETCHT1  (R13)
-	PREFETCHT1  64(R13)
-	PREFETCHT1  128(R13)
-	PREFETCHT1  192(R13)
-	ADDQ        $+256, R13
+	PREFETCHT0  (R12)
+	PREFETCHT0  64(R12)
+	ADDQ        $+128, R12
+	ADDQ        $+64, R9
 	ADDQ        $+64, R10
-	ADDQ        $+64, R11
-	DECQ        R12
+	DECQ        R11
 	JNZ         manyStep
 
 manyTail:
 	TESTQ       R8, R8
 	JZ          manyFold
-	VMOVUPS     64(R14), Y15
-	VMASKMOVPS  (R11), Y15, Y8
-	VMASKMOVPS  (R10), Y15, Y10
-	VORPS       64(R15), Y10, Y10
+	VMOVUPS     64(R13), Y15
+	VMASKMOVPS  (R10), Y15, Y8
+	VMASKMOVPS  (R9), Y15, Y10
+	VORPS       64(R14), Y10, Y10
 	VFMADD231PS Y10, Y8, Y0
-	VMASKMOVPS  (R10)(DX*1), Y15, Y10
-	VORPS       64(R15), Y10, Y10
+	VMASKMOVPS  (R9)(DX*1), Y15, Y10
+	VORPS       64(R14), Y10, Y10
 	VFMADD231PS Y10, Y8, Y2
-	VMASKMOVPS  (R10)(DX*2), Y15, Y10
-	VORPS       64(R15), Y10, Y10
-	VFMADD231PS Y10, Y8, Y4
-	VMASKMOVPS  (R10)(R9*1), Y15, Y10
-	VORPS       64(R15), Y10, Y10
-	VFMADD231PS Y10, Y8, Y6
-	VMOVUPS     96(R14), Y15
-	VMASKMOVPS  32(R11), Y15, Y8
-	VMASKMOVPS  32(R10), Y15, Y10
-	VORPS       96(R15), Y10, Y10
+	VMOVUPS     96(R13), Y15
+	VMASKMOVPS  32(R10), Y15, Y8
+	VMASKMOVPS  32(R9), Y15, Y10
+	VORPS       96(R14), Y10, Y10
 	VFMADD231PS Y10, Y8, Y1
-	VMASKMOVPS  32(R10)(DX*1), Y15, Y10
-	VORPS       96(R15), Y10, Y10
+	VMASKMOVPS  32(R9)(DX*1), Y15, Y10
+	VORPS       96(R14), Y10, Y10
 	VFMADD231PS Y10, Y8, Y3
-	VMASKMOVPS  32(R10)(DX*2), Y15, Y10
-	VORPS       96(R15), Y10, Y10
-	VFMADD231PS Y10, Y8, Y5
-	VMASKMOVPS  32(R10)(R9*1), Y15, Y10
-	VORPS       96(R15), Y10, Y10
-	VFMADD231PS Y10, Y8, Y7
 
 manyFold:
 	VADDPS       Y1, Y0, Y0
 	VADDPS       Y3, Y2, Y2
-	VADDPS       Y5, Y4, Y4
-	VADDPS       Y7, Y6, Y6
-	VBLENDPS     $0xf0, Y4, Y0, Y8
-	VPERM2F128   $0x21, Y4, Y0, Y0
-	VADDPS       Y8, Y0, Y0
-	VBLENDPS     $0xf0, Y6, Y2, Y8
-	VPERM2F128   $0x21, Y6, Y2, Y2
-	VADDPS       Y8, Y2, Y2
-	VBLENDPS     $0xcc, Y2, Y0, Y8
-	VSHUFPD      $0x05, Y2, Y0, Y0
-	VADDPS       Y8, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X1, X0, X0
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0x4e, X2, X3
+	VADDPS       X3, X2, X2
+	VPERMILPS    $0xb1, X2, X3
+	VADDPS       X3, X2, X2
+	VUNPCKLPS    X2, X0, X0
 	VMOVLPS      X0, (AX)
-	VMOVLPS      X1, 8(AX)
-	ADDQ         $+16, AX
-	LEAQ         (CX)(DX*4), CX
-	SUBQ         $0x04, BX
+	ADDQ         $+8, AX
+	LEAQ         (CX)(DX*2), CX
+	SUBQ         $0x02, BX
 
 rest:
-	CMPQ  BX, $0x04
+	CMPQ  BX, $0x02
 	JGE   many
 	TESTQ BX, BX
 	JZ    done
 
 one:
-	MOVQ   CX, R10
-	LEAQ   (CX)(DX*4), R13
-	MOVQ   SI, R11
-	MOVQ   DI, R12
+	MOVQ   CX, R9
+	LEAQ   (CX)(DX*2), R12
+	MOVQ   SI, R10
+	MOVQ   DI, R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	TESTQ  R12, R12
+	TESTQ  R11, R11
 	JZ     oneTail
 
 oneStep:
-	VMOVUPS     (R11), Y8
-	VMOVUPS     32(R11), Y9
-	VMOVUPS     (R10), Y10
+	VMOVUPS     (R10), Y8
+	VMOVUPS     32(R10), Y9
+	VMOVUPS     (R9), Y10
 	VFMADD231PS Y10, Y8, Y0
-	VMOVUPS     32(R10), Y11
+	VMOVUPS     32(R9), Y11
 	VFMADD231PS Y11, Y9, Y1
-	PREFETCHT1  (R13)
-	PREFETCHT1  64(R13)
-	PREFETCHT1  128(R13)
-	PREFETCHT1  192(R13)
-	ADDQ        $+256, R13
+	PREFETCHT0  (R12)
+	PREFETCHT0  64(R12)
+	ADDQ        $+128, R12
+	ADDQ        $+64, R9
 	ADDQ        $+64, R10
-	ADDQ        $+64, R11
-	DECQ        R12
+	DECQ        R11
 	JNZ         oneStep
 
 oneTail:
 	TESTQ       R8, R8
 	JZ          oneFold
-	VMOVUPS     64(R14), Y15
-	VMASKMOVPS  (R11), Y15, Y8
-	VMASKMOVPS  (R10), Y15, Y10
-	VORPS       64(R15), Y10, Y10
+	VMOVUPS     64(R13), Y15
+	VMASKMOVPS  (R10), Y15, Y8
+	VMASKMOVPS  (R9), Y15, Y10
+	VORPS       64(R14), Y10, Y10
 	VFMADD231PS Y10, Y8, Y0
-	VMOVUPS     96(R14), Y15
-	VMASKMOVPS  32(R11), Y15, Y8
-	VMASKMOVPS  32(R10), Y15, Y10
-	VORPS       96(R15), Y10, Y10
+	VMOVUPS     96(R13), Y15
+	VMASKMOVPS  32(R10), Y15, Y8
+	VMASKMOVPS  32(R9), Y15, Y10
+	VORPS       96(R14), Y10, Y10
 	VFMADD231PS Y10, Y8, Y1
 
 oneFold:
@@ -4131,29 +4060,28 @@ TEXT ·rows2F16(SB), NOSPLIT, $32-48
 	MOVQ    DI, R8
 	ANDQ    $0x0f, R8
 	SHRQ    $0x04, DI
-	LEAQ    tails<>+0(SB), R10
-	LEAQ    signs<>+0(SB), R11
+	LEAQ    tails<>+0(SB), R13
+	LEAQ    signs<>+0(SB), R14
 	SHLQ    $0x02, R8
-	SUBQ    R8, R10
-	SUBQ    R8, R11
-	LEAQ    (DX)(DX*2), R9
+	SUBQ    R8, R13
+	SUBQ    R8, R14
 	JMP     rest
 
 many:
 	MOVQ   CX, R9
-	LEAQ   (CX)(DX*2), R14
-	MOVQ   SI, R12
-	MOVQ   DI, R13
+	LEAQ   (CX)(DX*2), R12
+	MOVQ   SI, R10
+	MOVQ   DI, R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	TESTQ  R13, R13
+	TESTQ  R11, R11
 	JZ     manyTail
 
 manyStep:
-	VMOVUPS     (R12), Y8
-	VMOVUPS     32(R12), Y9
+	VMOVUPS     (R10), Y8
+	VMOVUPS     32(R10), Y9
 	VCVTPH2PS   (R9), Y10
 	VFMADD231PS Y10, Y8, Y0
 	VCVTPH2PS   16(R9), Y11
@@ -4162,75 +4090,75 @@ manyStep:
 	VFMADD231PS Y12, Y8, Y2
 	VCVTPH2PS   16(R9)(DX*1), Y13
 	VFMADD231PS Y13, Y9, Y3
-	PREFETCHT1  (R14)
-	ADDQ        $+64, R14
-	ADDQ        $+32, R9
+	PREFETCHT1  (R12)
 	ADDQ        $+64, R12
-	DECQ        R13
+	ADDQ        $+32, R9
+	ADDQ        $+64, R10
+	DECQ        R11
 	JNZ         manyStep
 
 manyTail:
 	TESTQ      R8, R8
 	JZ         manyFold
-	VMOVUPS    64(R10), Y15
-	VMASKMOVPS (R12), Y15, Y8
-	LEAQ       (R9), R13
-	XORQ       R14, R14
+	VMOVUPS    64(R13), Y15
+	VMASKMOVPS (R10), Y15, Y8
+	LEAQ       (R9), R11
+	XORQ       R12, R12
 
 many00:
-	MOVWLZX     (R13)(R14*2), R15
-	MOVW        R15, (SP)(R14*2)
-	INCQ        R14
-	LEAQ        (R14)(R14*1), R15
+	MOVWLZX     (R11)(R12*2), R15
+	MOVW        R15, (SP)(R12*2)
+	INCQ        R12
+	LEAQ        (R12)(R12*1), R15
 	ADDQ        R15, R15
 	CMPQ        R15, R8
 	JL          many00
 	VCVTPH2PS   (SP), Y10
-	VORPS       64(R11), Y10, Y10
+	VORPS       64(R14), Y10, Y10
 	VFMADD231PS Y10, Y8, Y0
-	LEAQ        (R9)(DX*1), R13
-	XORQ        R14, R14
+	LEAQ        (R9)(DX*1), R11
+	XORQ        R12, R12
 
 many01:
-	MOVWLZX     (R13)(R14*2), R15
-	MOVW        R15, (SP)(R14*2)
-	INCQ        R14
-	LEAQ        (R14)(R14*1), R15
+	MOVWLZX     (R11)(R12*2), R15
+	MOVW        R15, (SP)(R12*2)
+	INCQ        R12
+	LEAQ        (R12)(R12*1), R15
 	ADDQ        R15, R15
 	CMPQ        R15, R8
 	JL          many01
 	VCVTPH2PS   (SP), Y10
-	VORPS       64(R11), Y10, Y10
+	VORPS       64(R14), Y10, Y10
 	VFMADD231PS Y10, Y8, Y2
-	VMOVUPS     96(R10), Y15
-	VMASKMOVPS  32(R12), Y15, Y8
-	LEAQ        (R9), R12
-	XORQ        R13, R13
+	VMOVUPS     96(R13), Y15
+	VMASKMOVPS  32(R10), Y15, Y8
+	LEAQ        (R9), R10
+	XORQ        R11, R11
 
 many10:
-	MOVWLZX     (R12)(R13*2), R14
-	MOVW        R14, (SP)(R13*2)
-	INCQ        R13
-	LEAQ        (R13)(R13*1), R14
-	ADDQ        R14, R14
-	CMPQ        R14, R8
+	MOVWLZX     (R10)(R11*2), R12
+	MOVW        R12, (SP)(R11*2)
+	INCQ        R11
+	LEAQ        (R11)(R11*1), R12
+	ADDQ        R12, R12
+	CMPQ        R12, R8
 	JL          many10
 	VCVTPH2PS   16(SP), Y10
-	VORPS       96(R11), Y10, Y10
+	VORPS       96(R14), Y10, Y10
 	VFMADD231PS Y10, Y8, Y1
 	LEAQ        (R9)(DX*1), R9
-	XORQ        R12, R12
+	XORQ        R10, R10
 
 many11:
-	MOVWLZX     (R9)(R12*2), R13
-	MOVW        R13, (SP)(R12*2)
-	INCQ        R12
-	LEAQ        (R12)(R12*1), R13
-	ADDQ        R13, R13
-	CMPQ        R13, R8
+	MOVWLZX     (R9)(R10*2), R11
+	MOVW        R11, (SP)(R10*2)
+	INCQ        R10
+	LEAQ        (R10)(R10*1), R11
+	ADDQ        R11, R11
+	CMPQ        R11, R8
 	JL          many11
 	VCVTPH2PS   16(SP), Y10
-	VORPS       96(R11), Y10, Y10
+	VORPS       96(R14), Y10, Y10
 	VFMADD231PS Y10, Y8, Y3
 
 manyFold:
@@ -4262,62 +4190,62 @@ rest:
 
 one:
 	MOVQ   CX, R9
-	LEAQ   (CX)(DX*2), R14
-	MOVQ   SI, R12
-	MOVQ   DI, R13
+	LEAQ   (CX)(DX*2), R12
+	MOVQ   SI, R10
+	MOVQ   DI, R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	TESTQ  R13, R13
+	TESTQ  R11, R11
 	JZ     oneTail
 
 oneStep:
-	VMOVUPS     (R12), Y8
-	VMOVUPS     32(R12), Y9
+	VMOVUPS     (R10), Y8
+	VMOVUPS     32(R10), Y9
 	VCVTPH2PS   (R9), Y10
 	VFMADD231PS Y10, Y8, Y0
 	VCVTPH2PS   16(R9), Y11
 	VFMADD231PS Y11, Y9, Y1
-	PREFETCHT1  (R14)
-	ADDQ        $+64, R14
-	ADDQ        $+32, R9
+	PREFETCHT1  (R12)
 	ADDQ        $+64, R12
-	DECQ        R13
+	ADDQ        $+32, R9
+	ADDQ        $+64, R10
+	DECQ        R11
 	JNZ         oneStep
 
 oneTail:
 	TESTQ      R8, R8
 	JZ         oneFold
-	VMOVUPS    64(R10), Y15
-	VMASKMOVPS (R12), Y15, Y8
-	LEAQ       (R9), R13
-	XORQ       R14, R14
+	VMOVUPS    64(R13), Y15
+	VMASKMOVPS (R10), Y15, Y8
+	LEAQ       (R9), R11
+	XORQ       R12, R12
 
 one00:
-	MOVWLZX     (R13)(R14*2), R15
-	MOVW        R15, (SP)(R14*2)
-	INCQ        R14
-	LEAQ        (R14)(R14*1), R15
+	MOVWLZX     (R11)(R12*2), R15
+	MOVW        R15, (SP)(R12*2)
+	INCQ        R12
+	LEAQ        (R12)(R12*1), R15
 	ADDQ        R15, R15
 	CMPQ        R15, R8
 	JL          one00
 	VCVTPH2PS   (SP), Y10
-	VORPS       64(R11), Y10, Y10
+	VORPS       64(R14), Y10, Y10
 	VFMADD231PS Y10, Y8, Y0
-	VMOVUPS     96(R10), Y15
-	VMASKMOVPS  32(R12), Y15, Y8
+	VMOVUPS     96(R13), Y15
+	VMASKMOVPS  32(R10), Y15, Y8
 	LEAQ        (R9), R9
-	XORQ        R12, R12
+	XORQ        R10, R10
 
 one10:
-	MOVWLZX     (R9)(R12*2), R13
-	MOVW        R13, (SP)(R12*2)
-	INCQ        R12
-	LEAQ        (R12)(R12*1), R13
-	ADDQ        R13, R13
-	CMPQ        R13, R8
+	MOVWLZX     (R9)(R10*2), R11
+	MOVW        R11, (SP)(R10*2)
+	INCQ        R10
+	LEAQ        (R10)(R10*1), R11
+	ADDQ        R11, R11
+	CMPQ        R11, R8
 	JL          one10
 	VCVTPH2PS   16(SP), Y10
-	VORPS       96(R11), Y10, Y10
+	VORPS       96(R14), Y10, Y10
 	VFMADD231PS Y10, Y8, Y1
 
 oneFold:
@@ -4352,29 +4280,28 @@ TEXT ·rows2BF16(SB), NOSPLIT, $32-48
 	MOVQ    DI, R8
 	ANDQ    $0x0f, R8
 	SHRQ    $0x04, DI
-	LEAQ    tails<>+0(SB), R10
-	LEAQ    signs<>+0(SB), R11
+	LEAQ    tails<>+0(SB), R13
+	LEAQ    signs<>+0(SB), R14
 	SHLQ    $0x02, R8
-	SUBQ    R8, R10
-	SUBQ    R8, R11
-	LEAQ    (DX)(DX*2), R9
+	SUBQ    R8, R13
+	SUBQ    R8, R14
 	JMP     rest
 
 many:
 	MOVQ   CX, R9
-	LEAQ   (CX)(DX*2), R14
-	MOVQ   SI, R12
-	MOVQ   DI, R13
+	LEAQ   (CX)(DX*2), R12
+	MOVQ   SI, R10
+	MOVQ   DI, R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	TESTQ  R13, R13
+	TESTQ  R11, R11
 	JZ     manyTail
 
 manyStep:
-	VMOVUPS     (R12), Y8
-	VMOVUPS     32(R12), Y9
+	VMOVUPS     (R10), Y8
+	VMOVUPS     32(R10), Y9
 	VPMOVZXWD   (R9), Y10
 	VPSLLD      $0x10, Y10, Y10
 	VFMADD231PS Y10, Y8, Y0
@@ -4387,79 +4314,79 @@ manyStep:
 	VPMOVZXWD   16(R9)(DX*1), Y13
 	VPSLLD      $0x10, Y13, Y13
 	VFMADD231PS Y13, Y9, Y3
-	PREFETCHT1  (R14)
-	ADDQ        $+64, R14
-	ADDQ        $+32, R9
+	PREFETCHT1  (R12)
 	ADDQ        $+64, R12
-	DECQ        R13
+	ADDQ        $+32, R9
+	ADDQ        $+64, R10
+	DECQ        R11
 	JNZ         manyStep
 
 manyTail:
 	TESTQ      R8, R8
 	JZ         manyFold
-	VMOVUPS    64(R10), Y15
-	VMASKMOVPS (R12), Y15, Y8
-	LEAQ       (R9), R13
-	XORQ       R14, R14
+	VMOVUPS    64(R13), Y15
+	VMASKMOVPS (R10), Y15, Y8
+	LEAQ       (R9), R11
+	XORQ       R12, R12
 
 many00:
-	MOVWLZX     (R13)(R14*2), R15
-	MOVW        R15, (SP)(R14*2)
-	INCQ        R14
-	LEAQ        (R14)(R14*1), R15
+	MOVWLZX     (R11)(R12*2), R15
+	MOVW        R15, (SP)(R12*2)
+	INCQ        R12
+	LEAQ        (R12)(R12*1), R15
 	ADDQ        R15, R15
 	CMPQ        R15, R8
 	JL          many00
 	VPMOVZXWD   (SP), Y10
 	VPSLLD      $0x10, Y10, Y10
-	VORPS       64(R11), Y10, Y10
+	VORPS       64(R14), Y10, Y10
 	VFMADD231PS Y10, Y8, Y0
-	LEAQ        (R9)(DX*1), R13
-	XORQ        R14, R14
+	LEAQ        (R9)(DX*1), R11
+	XORQ        R12, R12
 
 many01:
-	MOVWLZX     (R13)(R14*2), R15
-	MOVW        R15, (SP)(R14*2)
-	INCQ        R14
-	LEAQ        (R14)(R14*1), R15
+	MOVWLZX     (R11)(R12*2), R15
+	MOVW        R15, (SP)(R12*2)
+	INCQ        R12
+	LEAQ        (R12)(R12*1), R15
 	ADDQ        R15, R15
 	CMPQ        R15, R8
 	JL          many01
 	VPMOVZXWD   (SP), Y10
 	VPSLLD      $0x10, Y10, Y10
-	VORPS       64(R11), Y10, Y10
+	VORPS       64(R14), Y10, Y10
 	VFMADD231PS Y10, Y8, Y2
-	VMOVUPS     96(R10), Y15
-	VMASKMOVPS  32(R12), Y15, Y8
-	LEAQ        (R9), R12
-	XORQ        R13, R13
+	VMOVUPS     96(R13), Y15
+	VMASKMOVPS  32(R10), Y15, Y8
+	LEAQ        (R9), R10
+	XORQ        R11, R11
 
 many10:
-	MOVWLZX     (R12)(R13*2), R14
-	MOVW        R14, (SP)(R13*2)
-	INCQ        R13
-	LEAQ        (R13)(R13*1), R14
-	ADDQ        R14, R14
-	CMPQ        R14, R8
+	MOVWLZX     (R10)(R11*2), R12
+	MOVW        R12, (SP)(R11*2)
+	INCQ        R11
+	LEAQ        (R11)(R11*1), R12
+	ADDQ        R12, R12
+	CMPQ        R12, R8
 	JL          many10
 	VPMOVZXWD   16(SP), Y10
 	VPSLLD      $0x10, Y10, Y10
-	VORPS       96(R11), Y10, Y10
+	VORPS       96(R14), Y10, Y10
 	VFMADD231PS Y10, Y8, Y1
 	LEAQ        (R9)(DX*1), R9
-	XORQ        R12, R12
+	XORQ        R10, R10
 
 many11:
-	MOVWLZX     (R9)(R12*2), R13
-	MOVW        R13, (SP)(R12*2)
-	INCQ        R12
-	LEAQ        (R12)(R12*1), R13
-	ADDQ        R13, R13
-	CMPQ        R13, R8
+	MOVWLZX     (R9)(R10*2), R11
+	MOVW        R11, (SP)(R10*2)
+	INCQ        R10
+	LEAQ        (R10)(R10*1), R11
+	ADDQ        R11, R11
+	CMPQ        R11, R8
 	JL          many11
 	VPMOVZXWD   16(SP), Y10
 	VPSLLD      $0x10, Y10, Y10
-	VORPS       96(R11), Y10, Y10
+	VORPS       96(R14), Y10, Y10
 	VFMADD231PS Y10, Y8, Y3
 
 manyFold:
@@ -4491,66 +4418,66 @@ rest:
 
 one:
 	MOVQ   CX, R9
-	LEAQ   (CX)(DX*2), R14
-	MOVQ   SI, R12
-	MOVQ   DI, R13
+	LEAQ   (CX)(DX*2), R12
+	MOVQ   SI, R10
+	MOVQ   DI, R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	TESTQ  R13, R13
+	TESTQ  R11, R11
 	JZ     oneTail
 
 oneStep:
-	VMOVUPS     (R12), Y8
-	VMOVUPS     32(R12), Y9
+	VMOVUPS     (R10), Y8
+	VMOVUPS     32(R10), Y9
 	VPMOVZXWD   (R9), Y10
 	VPSLLD      $0x10, Y10, Y10
 	VFMADD231PS Y10, Y8, Y0
 	VPMOVZXWD   16(R9), Y11
 	VPSLLD      $0x10, Y11, Y11
 	VFMADD231PS Y11, Y9, Y1
-	PREFETCHT1  (R14)
-	ADDQ        $+64, R14
-	ADDQ        $+32, R9
+	PREFETCHT1  (R12)
 	ADDQ        $+64, R12
-	DECQ        R13
+	ADDQ        $+32, R9
+	ADDQ        $+64, R10
+	DECQ        R11
 	JNZ         oneStep
 
 oneTail:
 	TESTQ      R8, R8
 	JZ         oneFold
-	VMOVUPS    64(R10), Y15
-	VMASKMOVPS (R12), Y15, Y8
-	LEAQ       (R9), R13
-	XORQ       R14, R14
+	VMOVUPS    64(R13), Y15
+	VMASKMOVPS (R10), Y15, Y8
+	LEAQ       (R9), R11
+	XORQ       R12, R12
 
 one00:
-	MOVWLZX     (R13)(R14*2), R15
-	MOVW        R15, (SP)(R14*2)
-	INCQ        R14
-	LEAQ        (R14)(R14*1), R15
+	MOVWLZX     (R11)(R12*2), R15
+	MOVW        R15, (SP)(R12*2)
+	INCQ        R12
+	LEAQ        (R12)(R12*1), R15
 	ADDQ        R15, R15
 	CMPQ        R15, R8
 	JL          one00
 	VPMOVZXWD   (SP), Y10
 	VPSLLD      $0x10, Y10, Y10
-	VORPS       64(R11), Y10, Y10
+	VORPS       64(R14), Y10, Y10
 	VFMADD231PS Y10, Y8, Y0
-	VMOVUPS     96(R10), Y15
-	VMASKMOVPS  32(R12), Y15, Y8
+	VMOVUPS     96(R13), Y15
+	VMASKMOVPS  32(R10), Y15, Y8
 	LEAQ        (R9), R9
-	XORQ        R12, R12
+	XORQ        R10, R10
 
 one10:
-	MOVWLZX     (R9)(R12*2), R13
-	MOVW        R13, (SP)(R12*2)
-	INCQ        R12
-	LEAQ        (R12)(R12*1), R13
-	ADDQ        R13, R13
-	CMPQ        R13, R8
+	MOVWLZX     (R9)(R10*2), R11
+	MOVW        R11, (SP)(R10*2)
+	INCQ        R10
+	LEAQ        (R10)(R10*1), R11
+	ADDQ        R11, R11
+	CMPQ        R11, R8
 	JL          one10
 	VPMOVZXWD   16(SP), Y10
 	VPSLLD      $0x10, Y10, Y10
-	VORPS       96(R11), Y10, Y10
+	VORPS       96(R14), Y10, Y10
 	VFMADD231PS Y10, Y8, Y1
 
 oneFold:

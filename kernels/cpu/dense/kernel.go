@@ -108,6 +108,9 @@ func ScratchBytes(rows, m, n int) int {
 	return 64 + 4*maxW*blockK + 4*chains*maxW*min(m, chunkX)
 }
 
+// UnitRows divides numbers of rows of weights that suit the tiles of all levels.
+const UnitRows = 24
+
 // Chunk returns the number of rows of x, of n elements, that the second cache should hold. Units
 // should have as many rows of x, or fewer, and those with the same rows of x should follow each
 // other on a lane, so that weights pass the cache and x remains in it.

@@ -219,7 +219,7 @@ func rows2(f format) {
 	out, w := Load(Param("out"), GP64()), Load(Param("w"), GP64())
 	s, rows := Load(Param("rowBytes"), GP64()), Load(Param("rows"), GP64())
 	x0, steps0 := Load(Param("x"), GP64()), Load(Param("k"), GP64())
-	tail, s3, p, x, steps, ahead := GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
+	tail, p, x, steps, ahead := GP64(), GP64(), GP64(), GP64(), GP64()
 	masks, signs := GP64(), GP64()
 	var buffer Mem
 	if f.size == 2 {
@@ -235,15 +235,14 @@ func rows2(f format) {
 	SHLQ(Imm(2), tail)
 	SUBQ(tail, masks)
 	SUBQ(tail, signs)
-	LEAQ(Mem{Base: s, Index: s, Scale: 2}, s3)
 	row := func(r, half int) Mem {
-		m := [...]Mem{{Base: p}, {Base: p, Index: s, Scale: 1}, {Base: p, Index: s, Scale: 2}, {Base: p, Index: s3, Scale: 1}}[r]
+		m := [...]Mem{{Base: p}, {Base: p, Index: s, Scale: 1}}[r]
 		m.Disp = 8 * f.size * half
 		return m
 	}
 	group := func(n int, name string) {
 		MOVQ(w, p)
-		LEAQ(Mem{Base: w, Index: s, Scale: uint8(f.lockstep)}, ahead)
+		LEAQ(Mem{Base: w, Index: s, Scale: uint8(lockstep)}, ahead)
 		MOVQ(x0, x)
 		MOVQ(steps0, steps)
 		for r := range 2 * n {
@@ -285,33 +284,16 @@ func rows2(f format) {
 	}
 	JMP(LabelRef("rest"))
 	Label("many")
-	group(f.lockstep, "many")
-	if f.lockstep == 4 {
-		for r := range 2 {
-			// The sums of row r are in the first half, and those of row r+2 in the second.
-			a, b := Y(2*r), Y(2*r+4)
-			VBLENDPS(Imm(0xf0), b, a, Y(8))
-			VPERM2F128(Imm(0x21), b, a, a)
-			VADDPS(Y(8), a, a)
-		}
-		VBLENDPS(Imm(0xcc), Y(2), Y(0), Y(8))
-		VSHUFPD(Imm(5), Y(2), Y(0), Y(0))
-		VADDPS(Y(8), Y(0), Y(0))
-		VHADDPS(Y(0), Y(0), Y(0))
-		VEXTRACTF128(Imm(1), Y(0), reg.X1)
-		VMOVLPS(reg.X0, Mem{Base: out})
-		VMOVLPS(reg.X1, At(out, 8))
-	} else {
-		foldY(Y(0), Y(1))
-		foldY(Y(2), Y(3))
-		VUNPCKLPS(reg.X2, reg.X0, reg.X0)
-		VMOVLPS(reg.X0, Mem{Base: out})
-	}
-	ADDQ(I32(int32(4*f.lockstep)), out)
-	LEAQ(Mem{Base: w, Index: s, Scale: uint8(f.lockstep)}, w)
-	SUBQ(Imm(uint64(f.lockstep)), rows)
+	group(lockstep, "many")
+	foldY(Y(0), Y(1))
+	foldY(Y(2), Y(3))
+	VUNPCKLPS(reg.X2, reg.X0, reg.X0)
+	VMOVLPS(reg.X0, Mem{Base: out})
+	ADDQ(I32(int32(4*lockstep)), out)
+	LEAQ(Mem{Base: w, Index: s, Scale: uint8(lockstep)}, w)
+	SUBQ(Imm(uint64(lockstep)), rows)
 	Label("rest")
-	CMPQ(rows, Imm(uint64(f.lockstep)))
+	CMPQ(rows, Imm(uint64(lockstep)))
 	JGE(LabelRef("many"))
 	TESTQ(rows, rows)
 	JZ(LabelRef("done"))
