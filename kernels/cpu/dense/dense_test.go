@@ -122,6 +122,9 @@ func TestKernels(t *testing.T) {
 			for _, level := range isa.Supported() {
 				k, _ := KernelOf(d, level)
 				for rows := most; rows > 0; rows-- {
+					if k.tiles.w == 0 && rows < most {
+						break // only the definition
+					}
 					name := fmt.Sprintf("%s, %s, %d elements, %d rows", d, level, c.n, rows)
 					w := w[(most-rows)*rowBytes:]
 					want := want[most-rows:]

@@ -59,6 +59,9 @@ const (
 	chunkX = 96
 	// chunkBytes is the size of the rows of x that should remain in the second cache.
 	chunkBytes = 768 << 10
+	// callBytes is the number of bytes that one call of assembly reads from memory, which may take
+	// 50 us.
+	callBytes = 256 << 10
 	// packX is the number of rows of x for which it pays to make a block of f32 of the weights, which
 	// are in another format.
 	packX = 12
@@ -87,6 +90,7 @@ var kernels [isa.Count][dtype.Count]atomic.Pointer[Kernel]
 func (k *Kernel) Vectorized() bool { return k.rows != nil }
 
 // Row sets out to the products of len(out) rows of weights, which are rowBytes apart, with the row x.
+// Multiply is faster than a call for each of two rows of x.
 func (k *Kernel) Row(out []float32, w []byte, rowBytes int, x []float32) {
 	if len(out) == 0 {
 		return
@@ -94,7 +98,13 @@ func (k *Kernel) Row(out []float32, w []byte, rowBytes int, x []float32) {
 	size := len(x) * k.size
 	_ = w[(len(out)-1)*rowBytes:][:size]
 	if k.rows != nil && size > 0 {
-		k.rows(&out[0], &w[0], rowBytes, len(out), &x[0], len(x))
+		for each := max(1, callBytes/size); len(out) > 0; {
+			n := min(each, len(out))
+			k.rows(&out[0], &w[0], rowBytes, n, &x[0], len(x))
+			if out = out[n:]; len(out) > 0 {
+				w = w[n*rowBytes:]
+			}
+		}
 		return
 	}
 	for i := range out {
@@ -130,6 +140,10 @@ func (k *Kernel) Multiply(out []float32, outStride int, w []byte, rowBytes, rows
 	_ = w[(rows-1)*rowBytes:][:n*k.size]
 	_ = x[(m-1)*xStride:][:n]
 	_ = scratch[:ScratchBytes(rows, m, n)]
+	if m == 1 {
+		k.Row(out[:rows], w, rowBytes, x[:n])
+		return
+	}
 	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(scratch))) & 63)
 	memory := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(scratch[skip:]))), (len(scratch)-skip)/4)
 	p := product{
@@ -303,9 +317,10 @@ func (k *Kernel) Widen(dst []float32, src []byte) {
 		copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(dst))), len(src)), src)
 		return
 	}
-	if whole := len(dst) &^ (chains - 1); k.conv.widen != nil && whole > 0 {
-		k.conv.widen(&dst[0], &src[0], whole)
-		dst, src = dst[whole:], src[whole*k.size:]
+	for k.conv.widen != nil && len(dst) >= chains {
+		n := min(len(dst), callBytes/4) &^ (chains - 1)
+		k.conv.widen(&dst[0], &src[0], n)
+		dst, src = dst[n:], src[n*k.size:]
 	}
 	widen(dst, src, k.d)
 }
@@ -314,9 +329,10 @@ func (k *Kernel) Widen(dst []float32, src []byte) {
 // bits are those of package dtype, also for a NaN.
 func (k *Kernel) Narrow(dst []byte, src []float32) {
 	dst = dst[:len(src)*k.size]
-	if whole := len(src) &^ (chains - 1); k.conv.narrow != nil && whole > 0 {
-		k.conv.narrow(&dst[0], &src[0], whole)
-		dst, src = dst[whole*k.size:], src[whole:]
+	for k.conv.narrow != nil && len(src) >= chains {
+		n := min(len(src), callBytes/4) &^ (chains - 1)
+		k.conv.narrow(&dst[0], &src[0], n)
+		dst, src = dst[n*k.size:], src[n:]
 	}
 	narrow(dst, src, k.d)
 }
