@@ -17,6 +17,7 @@ type Kernel struct {
 	rows  rows  // nil means the definition
 	tiles tiles // without functions, products have the definition
 	conv  converter
+	whole bool // rows and tiles need multiples of 16 elements
 }
 
 type (
@@ -97,7 +98,7 @@ func (k *Kernel) Row(out []float32, w []byte, rowBytes int, x []float32) {
 	}
 	size := len(x) * k.size
 	_ = w[(len(out)-1)*rowBytes:][:size]
-	if k.rows != nil && size > 0 {
+	if k.rows != nil && size > 0 && k.vector(len(x)) {
 		for each := max(1, callBytes/size); len(out) > 0; {
 			n := min(each, len(out))
 			k.rows(&out[0], &w[0], rowBytes, n, &x[0], len(x))
@@ -111,6 +112,9 @@ func (k *Kernel) Row(out []float32, w []byte, rowBytes int, x []float32) {
 		out[i] = Dot(k.d, w[i*rowBytes:][:size], x)
 	}
 }
+
+// vector reports whether rows and tiles may have n elements.
+func (k *Kernel) vector(n int) bool { return !k.whole || n%chains == 0 }
 
 // ScratchBytes returns the number of bytes of scratch that Multiply needs: at most 80 KiB and 64
 // bytes, for 96 rows of x or more.
@@ -158,7 +162,7 @@ func (k *Kernel) Multiply(out []float32, outStride int, w []byte, rowBytes, rows
 	chunks := (m + chunk - 1) / chunk
 	for c := range chunks {
 		lo, hi := m*c/chunks, m*(c+1)/chunks
-		if k.tiles.w == 0 || n == 0 {
+		if k.tiles.w == 0 || n == 0 || !k.vector(n) {
 			p.plain(lo, hi, rows)
 			continue
 		}
@@ -218,7 +222,7 @@ func (p *product) stripe(lo, hi, first, rows int) {
 		}
 		i := lo
 		switch {
-		case count < t.w || p.k.size < 4 && hi-lo >= packX:
+		case count < t.w || p.k.size < 4 && (hi-lo >= packX || t.single[0] == nil):
 			p.pack(first, count, at, n)
 			c.w, c.wStride = (*byte)(unsafe.Pointer(&p.block[0])), 4*blockK
 		case p.k.size < 4:
