@@ -151,6 +151,36 @@ func TestKernels(t *testing.T) {
 	}
 }
 
+// Products that are -0 remain it if a row ends within a vector: what is not there is not added as 0.
+func TestNegativeZero(t *testing.T) {
+	const rows, m = 9, 5
+	for _, d := range formats {
+		for _, n := range []int{16, 17, 24, 31, 32, 41} {
+			x, v := make([]float32, m*n), make([]float32, rows*n)
+			for i := range x {
+				x[i] = 0x1p-140
+			}
+			for i := range v {
+				v[i] = -0x1p-24
+			}
+			w := make([]byte, len(v)*d.Size())
+			narrow(w, v, d)
+			for _, level := range isa.Supported() {
+				k, _ := KernelOf(d, level)
+				out := make([]float32, m*rows)
+				k.Multiply(out, rows, w, n*d.Size(), rows, x, n, m, n, make([]byte, ScratchBytes(rows, m, n)))
+				row := make([]float32, rows)
+				k.Row(row, w, n*d.Size(), x[:n])
+				for i, v := range append(out, row...) {
+					if math.Float32bits(v) != 1<<31 {
+						t.Fatalf("%s, %s, %d elements: product %d is %v, want -0", d, level, n, i, v)
+					}
+				}
+			}
+		}
+	}
+}
+
 // check compares the products of rows with m rows of x, which products sets, with want.
 func check(t *testing.T, name string, want []float32, products func(out []float32, i int), rows, m int) {
 	t.Helper()
