@@ -151,6 +151,33 @@ func TestKernels(t *testing.T) {
 	}
 }
 
+// Weights of any bits have the bits of the definition at all levels.
+func FuzzWeights(f *testing.F) {
+	f.Add([]byte("a row of weights that is longer than a vector of sixteen values of f32"), uint8(0))
+	f.Add([]byte{0, 0, 0x80, 0x7f, 0, 0xfc, 0xff, 0xff, 1, 0, 0, 0x80}, uint8(1))
+	f.Fuzz(func(t *testing.T, w []byte, seed uint8) {
+		r := rand.New(rand.NewPCG(uint64(seed), 1))
+		for _, d := range formats {
+			n := min(len(w)/d.Size(), 1<<11)
+			x := make([]float32, n)
+			fill(r, x, int(seed)%3)
+			want := Dot(d, w[:n*d.Size()], x)
+			for _, level := range isa.Supported() {
+				k, _ := KernelOf(d, level)
+				out := make([]float32, 2)
+				k.Row(out[:1], w[:n*d.Size()], n*d.Size(), x)
+				if !same(out[0], want) {
+					t.Errorf("%s, %s: the product is %v, want %v", d, level, out[0], want)
+				}
+				k.Multiply(out, 1, w[:n*d.Size()], n*d.Size(), 1, x, 0, 2, n, make([]byte, ScratchBytes(1, 2, n)))
+				if !same(out[0], want) || !same(out[1], want) {
+					t.Errorf("%s, %s: the products with two rows of x are %v, want %v", d, level, out, want)
+				}
+			}
+		}
+	})
+}
+
 // Products that are -0 remain it if a row ends within a vector: what is not there is not added as 0.
 func TestNegativeZero(t *testing.T) {
 	const rows, m = 9, 5

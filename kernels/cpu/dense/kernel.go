@@ -33,6 +33,7 @@ type (
 	tiles struct {
 		w      int // rows of weights of a tile
 		most   int // rows of x of the largest tile
+		pack   int // rows of x for which it pays to make a block of f32 of weights in another format
 		x      [3]tile
 		single [3]single
 	}
@@ -63,9 +64,6 @@ const (
 	// callBytes is the number of bytes that one call of assembly reads from memory, which may take
 	// 50 us.
 	callBytes = 256 << 10
-	// packX is the number of rows of x for which it pays to make a block of f32 of the weights, which
-	// are in another format.
-	packX = 12
 )
 
 // KernelOf returns the kernel of the format d for the level, and whether there is one. The level is
@@ -222,7 +220,7 @@ func (p *product) stripe(lo, hi, first, rows int) {
 		}
 		i := lo
 		switch {
-		case count < t.w || p.k.size < 4 && (hi-lo >= packX || t.single[0] == nil):
+		case count < t.w || p.k.size < 4 && hi-lo >= t.pack:
 			p.pack(first, count, at, n)
 			c.w, c.wStride = (*byte)(unsafe.Pointer(&p.block[0])), 4*blockK
 		case p.k.size < 4:

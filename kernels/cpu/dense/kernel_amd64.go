@@ -12,10 +12,10 @@ func (k *Kernel) vectorise(level isa.Level) {
 	switch {
 	case level >= isa.AVX512:
 		k.rows, k.conv = rows512[k.d], converters512[k.d]
-		k.tiles = tiles{8, 3, [3]tile{tile512x1, tile512x2, tile512x3}, single512[k.d]}
+		k.tiles = tiles{8, 3, 12, [3]tile{tile512x1, tile512x2, tile512x3}, single512[k.d]}
 	case level >= isa.AVX2:
 		k.rows, k.conv = rows2[k.d], converters2[k.d]
-		k.tiles = tiles{3, 2, [3]tile{tile2x1, tile2x2}, single2[k.d]}
+		k.tiles = tiles{3, 2, 6, [3]tile{tile2x1, tile2x2}, single2[k.d]}
 	}
 }
 
