@@ -2190,14 +2190,23 @@ TEXT ·rows512F32(SB), NOSPLIT, $0-48
 	JMP   rest
 
 many:
-	MOVQ   DX, CX
-	LEAQ   (DX)(BX*2), R11
-	MOVQ   DI, R9
-	MOVQ   R8, R10
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
-	TESTQ  R10, R10
-	JZ     manyTail
+	MOVQ   DX, CX
+	MOVQ   DI, R9
+	LEAQ   4096(DX), R12
+	MOVQ   $+64, R11
+	MOVQ   R8, R10
+	SUBQ   R11, R10
+	JG     manyStep
+	MOVQ   R8, R11
+
+manyBehind:
+	MOVQ  R11, R10
+	XORQ  R11, R11
+	LEAQ  (DX)(BX*2), R12
+	TESTQ R10, R10
+	JZ    manyTail
 
 manyStep:
 	VMOVUPS     (R9), Z8
@@ -2205,13 +2214,15 @@ manyStep:
 	VFMADD231PS Z9, Z8, Z0
 	VMOVUPS     (CX)(BX*1), Z10
 	VFMADD231PS Z10, Z8, Z1
-	PREFETCHT0  (R11)
-	PREFETCHT0  64(R11)
-	ADDQ        $+128, R11
+	PREFETCHT0  (R12)
+	PREFETCHT0  (R12)(BX*1)
+	ADDQ        $+64, R12
 	ADDQ        $+64, CX
 	ADDQ        $+64, R9
 	DECQ        R10
 	JNZ         manyStep
+	TESTQ       R11, R11
+	JNZ         manyBehind
 
 manyTail:
 	KTESTW      K1, K1
@@ -2252,25 +2263,36 @@ rest:
 	JZ    done
 
 one:
-	MOVQ   DX, CX
-	LEAQ   (DX)(BX*2), R11
-	MOVQ   DI, R9
-	MOVQ   R8, R10
 	VPXORD Z0, Z0, Z0
-	TESTQ  R10, R10
-	JZ     oneTail
+	MOVQ   DX, CX
+	MOVQ   DI, R9
+	LEAQ   4096(DX), R12
+	MOVQ   $+64, R11
+	MOVQ   R8, R10
+	SUBQ   R11, R10
+	JG     oneStep
+	MOVQ   R8, R11
+
+oneBehind:
+	MOVQ  R11, R10
+	XORQ  R11, R11
+	LEAQ  (DX)(BX*2), R12
+	TESTQ R10, R10
+	JZ    oneTail
 
 oneStep:
 	VMOVUPS     (R9), Z8
 	VMOVUPS     (CX), Z9
 	VFMADD231PS Z9, Z8, Z0
-	PREFETCHT0  (R11)
-	PREFETCHT0  64(R11)
-	ADDQ        $+128, R11
+	PREFETCHT0  (R12)
+	PREFETCHT0  (R12)(BX*1)
+	ADDQ        $+64, R12
 	ADDQ        $+64, CX
 	ADDQ        $+64, R9
 	DECQ        R10
 	JNZ         oneStep
+	TESTQ       R11, R11
+	JNZ         oneBehind
 
 oneTail:
 	KTESTW      K1, K1
@@ -2319,14 +2341,23 @@ TEXT ·rows512F16(SB), NOSPLIT, $0-48
 	JMP   rest
 
 many:
-	MOVQ   DX, CX
-	LEAQ   (DX)(BX*2), R11
-	MOVQ   DI, R9
-	MOVQ   R8, R10
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
-	TESTQ  R10, R10
-	JZ     manyTail
+	MOVQ   DX, CX
+	MOVQ   DI, R9
+	LEAQ   8192(DX), R12
+	MOVQ   $+256, R11
+	MOVQ   R8, R10
+	SUBQ   R11, R10
+	JG     manyStep
+	MOVQ   R8, R11
+
+manyBehind:
+	MOVQ  R11, R10
+	XORQ  R11, R11
+	LEAQ  (DX)(BX*2), R12
+	TESTQ R10, R10
+	JZ    manyTail
 
 manyStep:
 	VMOVUPS     (R9), Z8
@@ -2334,12 +2365,15 @@ manyStep:
 	VFMADD231PS Z9, Z8, Z0
 	VCVTPH2PS   (CX)(BX*1), Z10
 	VFMADD231PS Z10, Z8, Z1
-	PREFETCHT1  (R11)
-	ADDQ        $+64, R11
+	PREFETCHT1  (R12)
+	PREFETCHT1  (R12)(BX*1)
+	ADDQ        $+32, R12
 	ADDQ        $+32, CX
 	ADDQ        $+64, R9
 	DECQ        R10
 	JNZ         manyStep
+	TESTQ       R11, R11
+	JNZ         manyBehind
 
 manyTail:
 	KTESTW      K1, K1
@@ -2380,24 +2414,36 @@ rest:
 	JZ    done
 
 one:
-	MOVQ   DX, CX
-	LEAQ   (DX)(BX*2), R11
-	MOVQ   DI, R9
-	MOVQ   R8, R10
 	VPXORD Z0, Z0, Z0
-	TESTQ  R10, R10
-	JZ     oneTail
+	MOVQ   DX, CX
+	MOVQ   DI, R9
+	LEAQ   8192(DX), R12
+	MOVQ   $+256, R11
+	MOVQ   R8, R10
+	SUBQ   R11, R10
+	JG     oneStep
+	MOVQ   R8, R11
+
+oneBehind:
+	MOVQ  R11, R10
+	XORQ  R11, R11
+	LEAQ  (DX)(BX*2), R12
+	TESTQ R10, R10
+	JZ    oneTail
 
 oneStep:
 	VMOVUPS     (R9), Z8
 	VCVTPH2PS   (CX), Z9
 	VFMADD231PS Z9, Z8, Z0
-	PREFETCHT1  (R11)
-	ADDQ        $+64, R11
+	PREFETCHT1  (R12)
+	PREFETCHT1  (R12)(BX*1)
+	ADDQ        $+32, R12
 	ADDQ        $+32, CX
 	ADDQ        $+64, R9
 	DECQ        R10
 	JNZ         oneStep
+	TESTQ       R11, R11
+	JNZ         oneBehind
 
 oneTail:
 	KTESTW      K1, K1
@@ -2446,14 +2492,23 @@ TEXT ·rows512BF16(SB), NOSPLIT, $0-48
 	JMP   rest
 
 many:
-	MOVQ   DX, CX
-	LEAQ   (DX)(BX*2), R11
-	MOVQ   DI, R9
-	MOVQ   R8, R10
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
-	TESTQ  R10, R10
-	JZ     manyTail
+	MOVQ   DX, CX
+	MOVQ   DI, R9
+	LEAQ   8192(DX), R12
+	MOVQ   $+256, R11
+	MOVQ   R8, R10
+	SUBQ   R11, R10
+	JG     manyStep
+	MOVQ   R8, R11
+
+manyBehind:
+	MOVQ  R11, R10
+	XORQ  R11, R11
+	LEAQ  (DX)(BX*2), R12
+	TESTQ R10, R10
+	JZ    manyTail
 
 manyStep:
 	VMOVUPS     (R9), Z8
@@ -2463,12 +2518,15 @@ manyStep:
 	VPMOVZXWD   (CX)(BX*1), Z10
 	VPSLLD      $0x10, Z10, Z10
 	VFMADD231PS Z10, Z8, Z1
-	PREFETCHT1  (R11)
-	ADDQ        $+64, R11
+	PREFETCHT1  (R12)
+	PREFETCHT1  (R12)(BX*1)
+	ADDQ        $+32, R12
 	ADDQ        $+32, CX
 	ADDQ        $+64, R9
 	DECQ        R10
 	JNZ         manyStep
+	TESTQ       R11, R11
+	JNZ         manyBehind
 
 manyTail:
 	KTESTW      K1, K1
@@ -2511,25 +2569,37 @@ rest:
 	JZ    done
 
 one:
-	MOVQ   DX, CX
-	LEAQ   (DX)(BX*2), R11
-	MOVQ   DI, R9
-	MOVQ   R8, R10
 	VPXORD Z0, Z0, Z0
-	TESTQ  R10, R10
-	JZ     oneTail
+	MOVQ   DX, CX
+	MOVQ   DI, R9
+	LEAQ   8192(DX), R12
+	MOVQ   $+256, R11
+	MOVQ   R8, R10
+	SUBQ   R11, R10
+	JG     oneStep
+	MOVQ   R8, R11
+
+oneBehind:
+	MOVQ  R11, R10
+	XORQ  R11, R11
+	LEAQ  (DX)(BX*2), R12
+	TESTQ R10, R10
+	JZ    oneTail
 
 oneStep:
 	VMOVUPS     (R9), Z8
 	VPMOVZXWD   (CX), Z9
 	VPSLLD      $0x10, Z9, Z9
 	VFMADD231PS Z9, Z8, Z0
-	PREFETCHT1  (R11)
-	ADDQ        $+64, R11
+	PREFETCHT1  (R12)
+	PREFETCHT1  (R12)(BX*1)
+	ADDQ        $+32, R12
 	ADDQ        $+32, CX
 	ADDQ        $+64, R9
 	DECQ        R10
 	JNZ         oneStep
+	TESTQ       R11, R11
+	JNZ         oneBehind
 
 oneTail:
 	KTESTW      K1, K1
@@ -3904,24 +3974,33 @@ TEXT ·rows2F32(SB), NOSPLIT, $0-48
 	MOVQ DI, R8
 	ANDQ $0x0f, R8
 	SHRQ $0x04, DI
-	LEAQ tails<>+0(SB), R13
-	LEAQ signs<>+0(SB), R14
+	LEAQ tails<>+0(SB), R14
+	LEAQ signs<>+0(SB), R15
 	SHLQ $0x02, R8
-	SUBQ R8, R13
 	SUBQ R8, R14
+	SUBQ R8, R15
 	JMP  rest
 
 many:
-	MOVQ   CX, R9
-	LEAQ   (CX)(DX*2), R12
-	MOVQ   SI, R10
-	MOVQ   DI, R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	TESTQ  R11, R11
-	JZ     manyTail
+	MOVQ   CX, R9
+	MOVQ   SI, R10
+	LEAQ   4096(CX), R13
+	MOVQ   $+64, R12
+	MOVQ   DI, R11
+	SUBQ   R12, R11
+	JG     manyStep
+	MOVQ   DI, R12
+
+manyBehind:
+	MOVQ  R12, R11
+	XORQ  R12, R12
+	LEAQ  (CX)(DX*2), R13
+	TESTQ R11, R11
+	JZ    manyTail
 
 manyStep:
 	VMOVUPS     (R10), Y8
@@ -3934,32 +4013,34 @@ manyStep:
 	VFMADD231PS Y12, Y8, Y2
 	VMOVUPS     32(R9)(DX*1), Y13
 	VFMADD231PS Y13, Y9, Y3
-	PREFETCHT0  (R12)
-	PREFETCHT0  64(R12)
-	ADDQ        $+128, R12
+	PREFETCHT0  (R13)
+	PREFETCHT0  (R13)(DX*1)
+	ADDQ        $+64, R13
 	ADDQ        $+64, R9
 	ADDQ        $+64, R10
 	DECQ        R11
 	JNZ         manyStep
+	TESTQ       R12, R12
+	JNZ         manyBehind
 
 manyTail:
 	TESTQ       R8, R8
 	JZ          manyFold
-	VMOVUPS     64(R13), Y15
+	VMOVUPS     64(R14), Y15
 	VMASKMOVPS  (R10), Y15, Y8
 	VMASKMOVPS  (R9), Y15, Y10
-	VORPS       64(R14), Y10, Y10
+	VORPS       64(R15), Y10, Y10
 	VFMADD231PS Y10, Y8, Y0
 	VMASKMOVPS  (R9)(DX*1), Y15, Y10
-	VORPS       64(R14), Y10, Y10
+	VORPS       64(R15), Y10, Y10
 	VFMADD231PS Y10, Y8, Y2
-	VMOVUPS     96(R13), Y15
+	VMOVUPS     96(R14), Y15
 	VMASKMOVPS  32(R10), Y15, Y8
 	VMASKMOVPS  32(R9), Y15, Y10
-	VORPS       96(R14), Y10, Y10
+	VORPS       96(R15), Y10, Y10
 	VFMADD231PS Y10, Y8, Y1
 	VMASKMOVPS  32(R9)(DX*1), Y15, Y10
-	VORPS       96(R14), Y10, Y10
+	VORPS       96(R15), Y10, Y10
 	VFMADD231PS Y10, Y8, Y3
 
 manyFold:
@@ -3990,14 +4071,23 @@ rest:
 	JZ    done
 
 one:
-	MOVQ   CX, R9
-	LEAQ   (CX)(DX*2), R12
-	MOVQ   SI, R10
-	MOVQ   DI, R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	TESTQ  R11, R11
-	JZ     oneTail
+	MOVQ   CX, R9
+	MOVQ   SI, R10
+	LEAQ   4096(CX), R13
+	MOVQ   $+64, R12
+	MOVQ   DI, R11
+	SUBQ   R12, R11
+	JG     oneStep
+	MOVQ   DI, R12
+
+oneBehind:
+	MOVQ  R12, R11
+	XORQ  R12, R12
+	LEAQ  (CX)(DX*2), R13
+	TESTQ R11, R11
+	JZ    oneTail
 
 oneStep:
 	VMOVUPS     (R10), Y8
@@ -4006,26 +4096,28 @@ oneStep:
 	VFMADD231PS Y10, Y8, Y0
 	VMOVUPS     32(R9), Y11
 	VFMADD231PS Y11, Y9, Y1
-	PREFETCHT0  (R12)
-	PREFETCHT0  64(R12)
-	ADDQ        $+128, R12
+	PREFETCHT0  (R13)
+	PREFETCHT0  (R13)(DX*1)
+	ADDQ        $+64, R13
 	ADDQ        $+64, R9
 	ADDQ        $+64, R10
 	DECQ        R11
 	JNZ         oneStep
+	TESTQ       R12, R12
+	JNZ         oneBehind
 
 oneTail:
 	TESTQ       R8, R8
 	JZ          oneFold
-	VMOVUPS     64(R13), Y15
+	VMOVUPS     64(R14), Y15
 	VMASKMOVPS  (R10), Y15, Y8
 	VMASKMOVPS  (R9), Y15, Y10
-	VORPS       64(R14), Y10, Y10
+	VORPS       64(R15), Y10, Y10
 	VFMADD231PS Y10, Y8, Y0
-	VMOVUPS     96(R13), Y15
+	VMOVUPS     96(R14), Y15
 	VMASKMOVPS  32(R10), Y15, Y8
 	VMASKMOVPS  32(R9), Y15, Y10
-	VORPS       96(R14), Y10, Y10
+	VORPS       96(R15), Y10, Y10
 	VFMADD231PS Y10, Y8, Y1
 
 oneFold:
@@ -4060,24 +4152,33 @@ TEXT ·rows2F16(SB), NOSPLIT, $32-48
 	MOVQ    DI, R8
 	ANDQ    $0x0f, R8
 	SHRQ    $0x04, DI
-	LEAQ    tails<>+0(SB), R13
-	LEAQ    signs<>+0(SB), R14
+	LEAQ    tails<>+0(SB), R14
+	LEAQ    signs<>+0(SB), R15
 	SHLQ    $0x02, R8
-	SUBQ    R8, R13
 	SUBQ    R8, R14
+	SUBQ    R8, R15
 	JMP     rest
 
 many:
-	MOVQ   CX, R9
-	LEAQ   (CX)(DX*2), R12
-	MOVQ   SI, R10
-	MOVQ   DI, R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	TESTQ  R11, R11
-	JZ     manyTail
+	MOVQ   CX, R9
+	MOVQ   SI, R10
+	LEAQ   8192(CX), R13
+	MOVQ   $+256, R12
+	MOVQ   DI, R11
+	SUBQ   R12, R11
+	JG     manyStep
+	MOVQ   DI, R12
+
+manyBehind:
+	MOVQ  R12, R11
+	XORQ  R12, R12
+	LEAQ  (CX)(DX*2), R13
+	TESTQ R11, R11
+	JZ    manyTail
 
 manyStep:
 	VMOVUPS     (R10), Y8
@@ -4090,47 +4191,50 @@ manyStep:
 	VFMADD231PS Y12, Y8, Y2
 	VCVTPH2PS   16(R9)(DX*1), Y13
 	VFMADD231PS Y13, Y9, Y3
-	PREFETCHT1  (R12)
-	ADDQ        $+64, R12
+	PREFETCHT1  (R13)
+	PREFETCHT1  (R13)(DX*1)
+	ADDQ        $+32, R13
 	ADDQ        $+32, R9
 	ADDQ        $+64, R10
 	DECQ        R11
 	JNZ         manyStep
+	TESTQ       R12, R12
+	JNZ         manyBehind
 
 manyTail:
 	TESTQ      R8, R8
 	JZ         manyFold
-	VMOVUPS    64(R13), Y15
+	VMOVUPS    64(R14), Y15
 	VMASKMOVPS (R10), Y15, Y8
 	LEAQ       (R9), R11
 	XORQ       R12, R12
 
 many00:
-	MOVWLZX     (R11)(R12*2), R15
-	MOVW        R15, (SP)(R12*2)
+	MOVWLZX     (R11)(R12*2), R13
+	MOVW        R13, (SP)(R12*2)
 	INCQ        R12
-	LEAQ        (R12)(R12*1), R15
-	ADDQ        R15, R15
-	CMPQ        R15, R8
+	LEAQ        (R12)(R12*1), R13
+	ADDQ        R13, R13
+	CMPQ        R13, R8
 	JL          many00
 	VCVTPH2PS   (SP), Y10
-	VORPS       64(R14), Y10, Y10
+	VORPS       64(R15), Y10, Y10
 	VFMADD231PS Y10, Y8, Y0
 	LEAQ        (R9)(DX*1), R11
 	XORQ        R12, R12
 
 many01:
-	MOVWLZX     (R11)(R12*2), R15
-	MOVW        R15, (SP)(R12*2)
+	MOVWLZX     (R11)(R12*2), R13
+	MOVW        R13, (SP)(R12*2)
 	INCQ        R12
-	LEAQ        (R12)(R12*1), R15
-	ADDQ        R15, R15
-	CMPQ        R15, R8
+	LEAQ        (R12)(R12*1), R13
+	ADDQ        R13, R13
+	CMPQ        R13, R8
 	JL          many01
 	VCVTPH2PS   (SP), Y10
-	VORPS       64(R14), Y10, Y10
+	VORPS       64(R15), Y10, Y10
 	VFMADD231PS Y10, Y8, Y2
-	VMOVUPS     96(R13), Y15
+	VMOVUPS     96(R14), Y15
 	VMASKMOVPS  32(R10), Y15, Y8
 	LEAQ        (R9), R10
 	XORQ        R11, R11
@@ -4144,7 +4248,7 @@ many10:
 	CMPQ        R12, R8
 	JL          many10
 	VCVTPH2PS   16(SP), Y10
-	VORPS       96(R14), Y10, Y10
+	VORPS       96(R15), Y10, Y10
 	VFMADD231PS Y10, Y8, Y1
 	LEAQ        (R9)(DX*1), R9
 	XORQ        R10, R10
@@ -4158,7 +4262,7 @@ many11:
 	CMPQ        R11, R8
 	JL          many11
 	VCVTPH2PS   16(SP), Y10
-	VORPS       96(R14), Y10, Y10
+	VORPS       96(R15), Y10, Y10
 	VFMADD231PS Y10, Y8, Y3
 
 manyFold:
@@ -4189,14 +4293,23 @@ rest:
 	JZ    done
 
 one:
-	MOVQ   CX, R9
-	LEAQ   (CX)(DX*2), R12
-	MOVQ   SI, R10
-	MOVQ   DI, R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	TESTQ  R11, R11
-	JZ     oneTail
+	MOVQ   CX, R9
+	MOVQ   SI, R10
+	LEAQ   8192(CX), R13
+	MOVQ   $+256, R12
+	MOVQ   DI, R11
+	SUBQ   R12, R11
+	JG     oneStep
+	MOVQ   DI, R12
+
+oneBehind:
+	MOVQ  R12, R11
+	XORQ  R12, R12
+	LEAQ  (CX)(DX*2), R13
+	TESTQ R11, R11
+	JZ    oneTail
 
 oneStep:
 	VMOVUPS     (R10), Y8
@@ -4205,33 +4318,36 @@ oneStep:
 	VFMADD231PS Y10, Y8, Y0
 	VCVTPH2PS   16(R9), Y11
 	VFMADD231PS Y11, Y9, Y1
-	PREFETCHT1  (R12)
-	ADDQ        $+64, R12
+	PREFETCHT1  (R13)
+	PREFETCHT1  (R13)(DX*1)
+	ADDQ        $+32, R13
 	ADDQ        $+32, R9
 	ADDQ        $+64, R10
 	DECQ        R11
 	JNZ         oneStep
+	TESTQ       R12, R12
+	JNZ         oneBehind
 
 oneTail:
 	TESTQ      R8, R8
 	JZ         oneFold
-	VMOVUPS    64(R13), Y15
+	VMOVUPS    64(R14), Y15
 	VMASKMOVPS (R10), Y15, Y8
 	LEAQ       (R9), R11
 	XORQ       R12, R12
 
 one00:
-	MOVWLZX     (R11)(R12*2), R15
-	MOVW        R15, (SP)(R12*2)
+	MOVWLZX     (R11)(R12*2), R13
+	MOVW        R13, (SP)(R12*2)
 	INCQ        R12
-	LEAQ        (R12)(R12*1), R15
-	ADDQ        R15, R15
-	CMPQ        R15, R8
+	LEAQ        (R12)(R12*1), R13
+	ADDQ        R13, R13
+	CMPQ        R13, R8
 	JL          one00
 	VCVTPH2PS   (SP), Y10
-	VORPS       64(R14), Y10, Y10
+	VORPS       64(R15), Y10, Y10
 	VFMADD231PS Y10, Y8, Y0
-	VMOVUPS     96(R13), Y15
+	VMOVUPS     96(R14), Y15
 	VMASKMOVPS  32(R10), Y15, Y8
 	LEAQ        (R9), R9
 	XORQ        R10, R10
@@ -4245,7 +4361,7 @@ one10:
 	CMPQ        R11, R8
 	JL          one10
 	VCVTPH2PS   16(SP), Y10
-	VORPS       96(R14), Y10, Y10
+	VORPS       96(R15), Y10, Y10
 	VFMADD231PS Y10, Y8, Y1
 
 oneFold:
@@ -4280,24 +4396,33 @@ TEXT ·rows2BF16(SB), NOSPLIT, $32-48
 	MOVQ    DI, R8
 	ANDQ    $0x0f, R8
 	SHRQ    $0x04, DI
-	LEAQ    tails<>+0(SB), R13
-	LEAQ    signs<>+0(SB), R14
+	LEAQ    tails<>+0(SB), R14
+	LEAQ    signs<>+0(SB), R15
 	SHLQ    $0x02, R8
-	SUBQ    R8, R13
 	SUBQ    R8, R14
+	SUBQ    R8, R15
 	JMP     rest
 
 many:
-	MOVQ   CX, R9
-	LEAQ   (CX)(DX*2), R12
-	MOVQ   SI, R10
-	MOVQ   DI, R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	TESTQ  R11, R11
-	JZ     manyTail
+	MOVQ   CX, R9
+	MOVQ   SI, R10
+	LEAQ   8192(CX), R13
+	MOVQ   $+256, R12
+	MOVQ   DI, R11
+	SUBQ   R12, R11
+	JG     manyStep
+	MOVQ   DI, R12
+
+manyBehind:
+	MOVQ  R12, R11
+	XORQ  R12, R12
+	LEAQ  (CX)(DX*2), R13
+	TESTQ R11, R11
+	JZ    manyTail
 
 manyStep:
 	VMOVUPS     (R10), Y8
@@ -4314,49 +4439,52 @@ manyStep:
 	VPMOVZXWD   16(R9)(DX*1), Y13
 	VPSLLD      $0x10, Y13, Y13
 	VFMADD231PS Y13, Y9, Y3
-	PREFETCHT1  (R12)
-	ADDQ        $+64, R12
+	PREFETCHT1  (R13)
+	PREFETCHT1  (R13)(DX*1)
+	ADDQ        $+32, R13
 	ADDQ        $+32, R9
 	ADDQ        $+64, R10
 	DECQ        R11
 	JNZ         manyStep
+	TESTQ       R12, R12
+	JNZ         manyBehind
 
 manyTail:
 	TESTQ      R8, R8
 	JZ         manyFold
-	VMOVUPS    64(R13), Y15
+	VMOVUPS    64(R14), Y15
 	VMASKMOVPS (R10), Y15, Y8
 	LEAQ       (R9), R11
 	XORQ       R12, R12
 
 many00:
-	MOVWLZX     (R11)(R12*2), R15
-	MOVW        R15, (SP)(R12*2)
+	MOVWLZX     (R11)(R12*2), R13
+	MOVW        R13, (SP)(R12*2)
 	INCQ        R12
-	LEAQ        (R12)(R12*1), R15
-	ADDQ        R15, R15
-	CMPQ        R15, R8
+	LEAQ        (R12)(R12*1), R13
+	ADDQ        R13, R13
+	CMPQ        R13, R8
 	JL          many00
 	VPMOVZXWD   (SP), Y10
 	VPSLLD      $0x10, Y10, Y10
-	VORPS       64(R14), Y10, Y10
+	VORPS       64(R15), Y10, Y10
 	VFMADD231PS Y10, Y8, Y0
 	LEAQ        (R9)(DX*1), R11
 	XORQ        R12, R12
 
 many01:
-	MOVWLZX     (R11)(R12*2), R15
-	MOVW        R15, (SP)(R12*2)
+	MOVWLZX     (R11)(R12*2), R13
+	MOVW        R13, (SP)(R12*2)
 	INCQ        R12
-	LEAQ        (R12)(R12*1), R15
-	ADDQ        R15, R15
-	CMPQ        R15, R8
+	LEAQ        (R12)(R12*1), R13
+	ADDQ        R13, R13
+	CMPQ        R13, R8
 	JL          many01
 	VPMOVZXWD   (SP), Y10
 	VPSLLD      $0x10, Y10, Y10
-	VORPS       64(R14), Y10, Y10
+	VORPS       64(R15), Y10, Y10
 	VFMADD231PS Y10, Y8, Y2
-	VMOVUPS     96(R13), Y15
+	VMOVUPS     96(R14), Y15
 	VMASKMOVPS  32(R10), Y15, Y8
 	LEAQ        (R9), R10
 	XORQ        R11, R11
@@ -4371,7 +4499,7 @@ many10:
 	JL          many10
 	VPMOVZXWD   16(SP), Y10
 	VPSLLD      $0x10, Y10, Y10
-	VORPS       96(R14), Y10, Y10
+	VORPS       96(R15), Y10, Y10
 	VFMADD231PS Y10, Y8, Y1
 	LEAQ        (R9)(DX*1), R9
 	XORQ        R10, R10
@@ -4386,7 +4514,7 @@ many11:
 	JL          many11
 	VPMOVZXWD   16(SP), Y10
 	VPSLLD      $0x10, Y10, Y10
-	VORPS       96(R14), Y10, Y10
+	VORPS       96(R15), Y10, Y10
 	VFMADD231PS Y10, Y8, Y3
 
 manyFold:
@@ -4417,14 +4545,23 @@ rest:
 	JZ    done
 
 one:
-	MOVQ   CX, R9
-	LEAQ   (CX)(DX*2), R12
-	MOVQ   SI, R10
-	MOVQ   DI, R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	TESTQ  R11, R11
-	JZ     oneTail
+	MOVQ   CX, R9
+	MOVQ   SI, R10
+	LEAQ   8192(CX), R13
+	MOVQ   $+256, R12
+	MOVQ   DI, R11
+	SUBQ   R12, R11
+	JG     oneStep
+	MOVQ   DI, R12
+
+oneBehind:
+	MOVQ  R12, R11
+	XORQ  R12, R12
+	LEAQ  (CX)(DX*2), R13
+	TESTQ R11, R11
+	JZ    oneTail
 
 oneStep:
 	VMOVUPS     (R10), Y8
@@ -4435,34 +4572,37 @@ oneStep:
 	VPMOVZXWD   16(R9), Y11
 	VPSLLD      $0x10, Y11, Y11
 	VFMADD231PS Y11, Y9, Y1
-	PREFETCHT1  (R12)
-	ADDQ        $+64, R12
+	PREFETCHT1  (R13)
+	PREFETCHT1  (R13)(DX*1)
+	ADDQ        $+32, R13
 	ADDQ        $+32, R9
 	ADDQ        $+64, R10
 	DECQ        R11
 	JNZ         oneStep
+	TESTQ       R12, R12
+	JNZ         oneBehind
 
 oneTail:
 	TESTQ      R8, R8
 	JZ         oneFold
-	VMOVUPS    64(R13), Y15
+	VMOVUPS    64(R14), Y15
 	VMASKMOVPS (R10), Y15, Y8
 	LEAQ       (R9), R11
 	XORQ       R12, R12
 
 one00:
-	MOVWLZX     (R11)(R12*2), R15
-	MOVW        R15, (SP)(R12*2)
+	MOVWLZX     (R11)(R12*2), R13
+	MOVW        R13, (SP)(R12*2)
 	INCQ        R12
-	LEAQ        (R12)(R12*1), R15
-	ADDQ        R15, R15
-	CMPQ        R15, R8
+	LEAQ        (R12)(R12*1), R13
+	ADDQ        R13, R13
+	CMPQ        R13, R8
 	JL          one00
 	VPMOVZXWD   (SP), Y10
 	VPSLLD      $0x10, Y10, Y10
-	VORPS       64(R14), Y10, Y10
+	VORPS       64(R15), Y10, Y10
 	VFMADD231PS Y10, Y8, Y0
-	VMOVUPS     96(R13), Y15
+	VMOVUPS     96(R14), Y15
 	VMASKMOVPS  32(R10), Y15, Y8
 	LEAQ        (R9), R9
 	XORQ        R10, R10
@@ -4477,7 +4617,7 @@ one10:
 	JL          one10
 	VPMOVZXWD   16(SP), Y10
 	VPSLLD      $0x10, Y10, Y10
-	VORPS       96(R14), Y10, Y10
+	VORPS       96(R15), Y10, Y10
 	VFMADD231PS Y10, Y8, Y1
 
 oneFold:

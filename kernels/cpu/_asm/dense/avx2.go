@@ -219,7 +219,8 @@ func rows2(f format) {
 	out, w := Load(Param("out"), GP64()), Load(Param("w"), GP64())
 	s, rows := Load(Param("rowBytes"), GP64()), Load(Param("rows"), GP64())
 	x0, steps0 := Load(Param("x"), GP64()), Load(Param("k"), GP64())
-	tail, p, x, steps, ahead := GP64(), GP64(), GP64(), GP64(), GP64()
+	tail, p, x := GP64(), GP64(), GP64()
+	loop := rowLoop{f, w.(reg.GPVirtual), s.(reg.GPVirtual), p, x, x0, steps0, GP64(), GP64(), GP64()}
 	masks, signs := GP64(), GP64()
 	var buffer Mem
 	if f.size == 2 {
@@ -241,31 +242,20 @@ func rows2(f format) {
 		return m
 	}
 	group := func(n int, name string) {
-		MOVQ(w, p)
-		LEAQ(Mem{Base: w, Index: s, Scale: uint8(lockstep)}, ahead)
-		MOVQ(x0, x)
-		MOVQ(steps0, steps)
 		for r := range 2 * n {
 			VXORPS(Y(r), Y(r), Y(r))
 		}
-		TESTQ(steps, steps)
-		JZ(LabelRef(name + "Tail"))
-		Label(name + "Step")
-		VMOVUPS(Mem{Base: x}, Y(8))
-		VMOVUPS(At(x, 32), Y(9))
-		for r := range n {
-			for half := range 2 {
-				v := Y(10 + (2*r+half)%6)
-				f.load2(row(r, half), v)
-				VFMADD231PS(v, Y(8+half), Y(2*r+half))
+		loop.run(name, func() {
+			VMOVUPS(Mem{Base: x}, Y(8))
+			VMOVUPS(At(x, 32), Y(9))
+			for r := range n {
+				for half := range 2 {
+					v := Y(10 + (2*r+half)%6)
+					f.load2(row(r, half), v)
+					VFMADD231PS(v, Y(8+half), Y(2*r+half))
+				}
 			}
-		}
-		f.prefetch(ahead)
-		ADDQ(I32(int32(16*f.size)), p)
-		ADDQ(I32(64), x)
-		DECQ(steps)
-		JNZ(LabelRef(name + "Step"))
-		Label(name + "Tail")
+		})
 		TESTQ(tail, tail)
 		JZ(LabelRef(name + "Fold"))
 		for half := range 2 {

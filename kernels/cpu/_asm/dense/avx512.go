@@ -17,27 +17,6 @@ type format struct {
 
 var formats = []format{{"F32", 4}, {"F16", 2}, {"BF16", 2}}
 
-// lockstep is the number of rows that are multiplied by one row of x at the same time. The sums of
-// one row are a single chain, whose latency is longer than the time for its loads. But memory is
-// fastest if few rows are read at the same time.
-const lockstep = 2
-
-// prefetch prefetches the next lines of as many rows as are multiplied at the same time. ahead
-// begins behind the current rows and passes those that follow, line by line. Into the first cache,
-// it does not slow down rows that the second cache holds. Into the second one, rows of half the size
-// come from memory up to a tenth faster.
-func (f format) prefetch(ahead reg.Register) {
-	bytes := 16 * f.size * lockstep
-	for i := 0; i < bytes; i += 64 {
-		if f.size == 4 {
-			PREFETCHT0(At(ahead, i))
-		} else {
-			PREFETCHT1(At(ahead, i))
-		}
-	}
-	ADDQ(I32(int32(bytes)), ahead)
-}
-
 // load512 sets v to 16 weights. With a mask, the others become 0.
 func (f format) load512(m Mem, v reg.VecPhysical, mask ...reg.Register) {
 	switch {
@@ -338,7 +317,8 @@ func rows512(f format) {
 	out, w := Load(Param("out"), GP64()), Load(Param("w"), GP64())
 	s, rows := Load(Param("rowBytes"), GP64()), Load(Param("rows"), GP64())
 	x0, steps0 := Load(Param("x"), GP64()), Load(Param("k"), GP64())
-	tail, p, x, steps, ahead := GP64(), GP64(), GP64(), GP64(), GP64()
+	tail, p, x := GP64(), GP64(), GP64()
+	loop := rowLoop{f, w.(reg.GPVirtual), s.(reg.GPVirtual), p, x, x0, steps0, GP64(), GP64(), GP64()}
 	MOVQ(steps0, tail)
 	ANDQ(Imm(15), tail)
 	lowMask(tailMask, tail)
@@ -348,27 +328,16 @@ func rows512(f format) {
 		return [...]Mem{{Base: p}, {Base: p, Index: s, Scale: 1}}[r]
 	}
 	group := func(n int, name string) {
-		MOVQ(w, p)
-		LEAQ(Mem{Base: w, Index: s, Scale: uint8(lockstep)}, ahead)
-		MOVQ(x0, x)
-		MOVQ(steps0, steps)
 		for r := range n {
 			VPXORD(Z(r), Z(r), Z(r))
 		}
-		TESTQ(steps, steps)
-		JZ(LabelRef(name + "Tail"))
-		Label(name + "Step")
-		VMOVUPS(Mem{Base: x}, Z(8))
-		for r := range n {
-			f.load512(row(r), Z(9+r))
-			VFMADD231PS(Z(9+r), Z(8), Z(r))
-		}
-		f.prefetch(ahead)
-		ADDQ(I32(int32(16*f.size)), p)
-		ADDQ(I32(64), x)
-		DECQ(steps)
-		JNZ(LabelRef(name + "Step"))
-		Label(name + "Tail")
+		loop.run(name, func() {
+			VMOVUPS(Mem{Base: x}, Z(8))
+			for r := range n {
+				f.load512(row(r), Z(9+r))
+				VFMADD231PS(Z(9+r), Z(8), Z(r))
+			}
+		})
 		KTESTW(k(tailMask), k(tailMask))
 		JZ(LabelRef(name + "Fold"))
 		VMOVUPS_Z(Mem{Base: x}, k(tailMask), Z(8))
