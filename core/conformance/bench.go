@@ -46,7 +46,6 @@ type bench struct {
 	q      provider.Queue
 	status offheap.Block // of words
 	words  []atomic.Uint64
-	exact  bool // operations are exact
 }
 
 // newBench opens a provider and a queue.
@@ -226,7 +225,6 @@ func (b *bench) prepare(q provider.Queue, id op.ID, a *op.Args) (*placed, error)
 		return nil, fmt.Errorf("the suite's arguments do not fit: %s", r.Text(id))
 	}
 	c := &placed{b: b, q: q, id: id, host: a, args: *a}
-	c.args.Exact = b.exact
 	for i := range a.NIn {
 		c.args.In[i].Mem = op.Mem{}
 	}

@@ -564,22 +564,6 @@ func TestExact(t *testing.T) {
 	}
 }
 
-// All operations of an exact run are exact, and no others.
-func TestExactRun(t *testing.T) {
-	for _, exact := range []bool{false, true} {
-		wrong := 0
-		open := opener(broken{submit: after(func(_ op.ID, a *op.Args) {
-			if a.Exact != exact {
-				wrong++
-			}
-		})})
-		var r recorder
-		if report := Run(&r, open, Options{Only: "rotate_store", Exact: exact}); report.Cases == 0 || report.Failed > 0 || wrong > 0 {
-			t.Errorf("exact %t: %d cases, of which %d fail, and %d operations are not: %q", exact, report.Cases, report.Failed, wrong, r.errors)
-		}
-	}
-}
-
 // A run depends only on its seed. The cases that Only and Short choose are the same as in
 // the whole suite.
 func TestOptions(t *testing.T) {

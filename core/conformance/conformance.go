@@ -34,8 +34,6 @@ type Options struct {
 	// Reference says that the provider computes with the CPU's kernels. A decline is then
 	// a failure, and the tolerances are the smaller ones of the reference.
 	Reference bool
-	// Exact makes all operations exact. The tolerances are the same.
-	Exact bool
 }
 
 // Open opens a provider, which Run closes.
@@ -161,9 +159,7 @@ func (s *suite) declined(name, formats string, e declineError) {
 func (s *suite) operations() {
 	s.t.Helper()
 	err := guarded(func() (err error) {
-		if s.b, err = newBench(s.open); err == nil {
-			s.b.exact = s.opt.Exact
-		}
+		s.b, err = newBench(s.open)
 		return err
 	})
 	if err != nil {

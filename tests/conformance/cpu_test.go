@@ -14,11 +14,11 @@ import (
 // run runs the suite on providers with the CPU's kernels. It runs the whole suite if long is
 // set or with FUCINA_TEST_FULL=1, and the short one otherwise. digests has the digests of
 // earlier runs of each length. The test fails if this run's digest differs.
-func run(t *testing.T, open conformance.Open, long, exact bool, digests map[bool]string) {
+func run(t *testing.T, open conformance.Open, long bool, digests map[bool]string) {
 	t.Helper()
 	// The race detector makes the long suite slow.
 	short := testing.Short() || invariants.RaceEnabled || !long && os.Getenv("FUCINA_TEST_FULL") == ""
-	r := conformance.Run(t, open, conformance.Options{Reference: true, Short: short, Exact: exact})
+	r := conformance.Run(t, open, conformance.Options{Reference: true, Short: short})
 	t.Logf("%d cases", r.Cases)
 	if digests[short] == "" {
 		digests[short] = r.Digest
@@ -29,18 +29,16 @@ func run(t *testing.T, open conformance.Open, long, exact bool, digests map[bool
 }
 
 // The CPU provider passes the suite on any number of threads, declines nothing, and gives
-// the same bits on all of them, whether operations are exact or not.
+// the same bits on all of them.
 func TestCPU(t *testing.T) {
-	for _, exact := range []bool{false, true} {
-		digests := make(map[bool]string)
-		for _, tt := range []struct {
-			threads int
-			long    bool
-		}{{1, false}, {2, false}, {3, false}, {3, true}} {
-			t.Run(fmt.Sprint(tt.threads, " threads, all ", tt.long, ", exact ", exact), func(t *testing.T) {
-				open := func() (provider.Provider, error) { return cpu.New(cpu.Options{Threads: tt.threads}) }
-				run(t, open, tt.long, exact, digests)
-			})
-		}
+	digests := make(map[bool]string)
+	for _, tt := range []struct {
+		threads int
+		long    bool
+	}{{1, false}, {2, false}, {3, false}, {3, true}} {
+		t.Run(fmt.Sprint(tt.threads, " threads, all ", tt.long), func(t *testing.T) {
+			open := func() (provider.Provider, error) { return cpu.New(cpu.Options{Threads: tt.threads}) }
+			run(t, open, tt.long, digests)
+		})
 	}
 }

@@ -35,7 +35,7 @@ func TestDiscrete(t *testing.T) {
 		{"sleeps with a short ring", discrete.Options{Chaos: discrete.Sleeps, Seed: 3, MaxDelay: 20 * time.Microsecond, Ring: 2}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			run(t, func() (provider.Provider, error) { return discrete.New(tt.opt) }, tt.long, false, digests)
+			run(t, func() (provider.Provider, error) { return discrete.New(tt.opt) }, tt.long, digests)
 		})
 	}
 }
