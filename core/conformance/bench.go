@@ -44,6 +44,7 @@ type bench struct {
 	provider.Provider
 	dev    provider.Device // nil if the provider computes in host memory
 	q      provider.Queue
+	exact  bool          // op.Args.Exact of the operations
 	status offheap.Block // of words
 	words  []atomic.Uint64
 }
@@ -220,7 +221,10 @@ func (m *memories) equal(o *memories) bool { return bytes.Equal(m[0], o[0]) && b
 
 // prepare calls Plan and places the operands in the provider's memory. If Plan declines the
 // operation, the error is a declineError. The caller frees the result.
+//
+// prepare sets a.Exact to the mode of the bench.
 func (b *bench) prepare(q provider.Queue, id op.ID, a *op.Args) (*placed, error) {
+	a.Exact = b.exact
 	if r := op.Check(id, a); !r.OK() {
 		return nil, fmt.Errorf("the suite's arguments do not fit: %s", r.Text(id))
 	}
@@ -376,7 +380,11 @@ func compare(id op.ID, a *op.Args, mem *memories, strict bool) error {
 	for i := range a.NOut {
 		out := a.Out[i]
 		out.Mem = op.Mem{Host: mem[i], Len: len(mem[i])}
-		if err := reference.Compare(reference.Read(&out), want[i], tolerance(id, a, i, strict)); err != nil {
+		got := reference.Read(&out)
+		if rounds(id, a) {
+			return rounded(id, a, got, want[i], strict)
+		}
+		if err := reference.Compare(got, want[i], tolerance(id, a, i, strict)); err != nil {
 			if a.NOut > 1 {
 				err = fmt.Errorf("the %s: %w", id.Role(op.FirstOut+op.Place(i)), err)
 			}
@@ -407,27 +415,35 @@ func (b *bench) check(id op.ID, a *op.Args, opt Options, digest hash.Hash) (memo
 }
 
 // limits are the largest squared errors that are allowed of a result, relative to the sum of
-// squares: that of any provider, and the much smaller one of the reference kernels, with which
-// other providers are compared.
-type limits struct{ loose, tight float64 }
+// squares: that of any provider, and the much smaller ones of the CPU's kernels. In exact mode
+// these are the reference, with which other providers are compared.
+type limits struct {
+	loose, fast, tight float64
+	blocks             bool // products by a block format; rounded bounds them, unless they are exact
+}
 
 // plus returns the limits of a result of two steps.
-func (l limits) plus(o limits) limits { return limits{l.loose + o.loose, l.tight + o.tight} }
+func (l limits) plus(o limits) limits {
+	return limits{l.loose + o.loose, l.fast + o.fast, l.tight + o.tight, l.blocks || o.blocks}
+}
 
 // tolerance returns the largest allowed squared error of an operation's output i, relative to
-// the sum of squares. If strict is set, it is that of the reference kernels.
+// the sum of squares. If strict is set, it is that of the CPU's kernels.
 func tolerance(id op.ID, a *op.Args, i int, strict bool) float64 {
 	l := limitsOf(id, a, i)
-	if strict {
+	switch {
+	case !strict:
+		return l.loose
+	case a.Exact:
 		return l.tight
 	}
-	return l.loose
+	return l.fast
 }
 
 var (
-	norms       = limits{1e-7, 1e-13}
-	activations = limits{1e-7, 1e-14}
-	sums        = limits{1e-7, 0} // and other f32 arithmetic that rounds once
+	norms       = limits{loose: 1e-7, fast: 1e-13, tight: 1e-13}
+	activations = limits{loose: 1e-7, fast: 1e-13, tight: 1e-14}
+	sums        = limits{loose: 1e-7} // and other f32 arithmetic that rounds once
 )
 
 // limitsOf returns the limits of an operation's output i. Those of a composite are the sums of
@@ -437,13 +453,13 @@ func limitsOf(id op.ID, a *op.Args, i int) limits {
 	case op.Copy, op.GetRows, op.Argmax, op.SetRows:
 		return limits{}
 	case op.Softmax:
-		return limits{1e-6, 1e-13}
+		return limits{loose: 1e-6, fast: 1e-12, tight: 1e-13}
 	case op.RMSNorm, op.RoPE:
 		return norms
 	case op.MatMul:
 		return products(&a.In[1])
 	case op.Attention:
-		return limits{5e-4, 1e-9}
+		return limits{loose: 5e-4, fast: 1e-9, tight: 1e-9}
 	case op.AddRMSNorm:
 		if i == 0 {
 			return sums
@@ -465,9 +481,9 @@ func limitsOf(id op.ID, a *op.Args, i int) limits {
 			// The reference may round a key to the neighbour of the provider's.
 			switch a.Out[1].DType {
 			case dtype.F16:
-				l = l.plus(limits{1e-7, 1e-7})
+				l = l.plus(limits{loose: 1e-7, fast: 1e-7, tight: 1e-7})
 			case dtype.Q8_0:
-				l = l.plus(limits{1e-5, 1e-5})
+				l = l.plus(limits{loose: 1e-5, fast: 1e-5, tight: 1e-5})
 			}
 		}
 		return l
@@ -481,8 +497,9 @@ func limitsOf(id op.ID, a *op.Args, i int) limits {
 // products are the limits of a product by w. With weights narrower than f32, a provider may
 // also round the activations.
 func products(w *op.Operand) limits {
+	l := limits{loose: 5e-4, fast: 1e-8, tight: 1e-8, blocks: w.DType.IsBlockQuantized()}
 	if w.DType == dtype.F32 {
-		return limits{1e-6, 1e-8}
+		l.loose = 1e-6
 	}
-	return limits{5e-4, 1e-8}
+	return l
 }

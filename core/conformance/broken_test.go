@@ -1,17 +1,20 @@
 package conformance
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"unsafe"
 
 	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/conformance/reference"
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
@@ -158,6 +161,43 @@ func clamped(id op.ID, p op.Place) func(provider.Provider, context.Context, prov
 			return near
 		})
 	})
+}
+
+// corrupted returns a submit of products that are not exact and whose weights have the given size
+// of a block. It changes each block of the weights first.
+func corrupted(size int, change func(block []byte)) func(provider.Provider, context.Context, provider.Queue, op.ID, *op.Args) (accel.Work, error) {
+	return changed(func(_ op.ID, a *op.Args) {
+		w := &a.In[1]
+		if a.Exact || w.DType.Size() != size {
+			return
+		}
+		mem := bytes.Clone(w.Mem.Host)
+		for b := mem; len(b) > 0; b = b[size:] {
+			change(b[:size])
+		}
+		w.Mem = op.Mem{Host: mem, Len: len(mem)}
+	})
+}
+
+// sevenBits rounds the activations of a product that is not exact to 7 bits.
+func sevenBits(_ op.ID, a *op.Args) {
+	if a.Exact {
+		return
+	}
+	x := a.In[0]
+	values := reference.Read(&x)
+	n := x.Shape.Dim(-1)
+	rounded := make([]float32, len(values))
+	for at := range values {
+		if at%n%256 == 0 {
+			part := values[at:min(at+256, at/n*n+n)]
+			top := max(slices.Max(part), -slices.Min(part))
+			for i, v := range part {
+				rounded[at+i] = float32(math.RoundToEven(v/top*63) / 63 * top)
+			}
+		}
+	}
+	a.In[0] = reference.Of(rounded, x.Shape.Slice()...)
 }
 
 // The suite finds every fault, in the cases of the operation that has it.
@@ -319,6 +359,15 @@ func TestBrokenProvidersFail(t *testing.T) {
 				a.Chunks = 1
 			}
 		})}, "other bits than that of the operation's parts"},
+		{"rounds to 7 bits", "matmul q8_0 of unit", broken{submit: changed(sevenBits)}, "times that of rounding to 8 bits"},
+		{"rounds to 7 bits for super-blocks", "matmul q6_k of unit", broken{submit: changed(sevenBits)}, "times that of rounding to 8 bits"},
+		{"rounds the activations of a composite to 7 bits", "project q4_0 {[70]", broken{submit: changed(sevenBits)}, "times that of rounding to 8 bits"},
+		{"is wrong in the lowest bit of a code", "matmul q4_0 of unit", broken{submit: corrupted(18, func(b []byte) { b[9] ^= 1 })}, "rounding to 8 bits"},
+		{"is wrong in the lowest bit of a code of a super-block", "matmul q4_k of unit", broken{submit: corrupted(144, func(b []byte) { b[100] ^= 0x10 })}, "rounding to 8 bits"},
+		{"drops the minimum of a sub-block", "matmul q4_k", broken{submit: corrupted(144, func(b []byte) { b[8] = 0 })}, "rounding to 8 bits explains a difference of"},
+		{"is wrong in the scale of a sub-block", "matmul q4_k of unit", broken{submit: corrupted(144, func(b []byte) { b[5] ^= 1 })}, "times that of rounding to 8 bits"},
+		{"drops a minimum of a composite", "gated_project q4_k", broken{submit: corrupted(144, func(b []byte) { b[8] = 0 })}, "rounding to 8 bits explains a difference of"},
+		{"rounds activations in exact mode", "matmul q8_0", broken{submit: changed(func(_ op.ID, a *op.Args) { a.Exact = false })}, "exact: error"},
 		{"ignores the residual", "project f32", broken{submit: changed(func(_ op.ID, a *op.Args) { a.NIn = min(a.NIn, 7) })}, "project f32"},
 		{"ignores the third bias", "project q8_0", broken{submit: changed(func(_ op.ID, a *op.Args) { a.In[6] = op.Operand{} })}, "project q8_0"},
 		{"scales before the bias", "project f32 parameters", broken{submit: changed(func(_ op.ID, a *op.Args) { a.BiasFirst = false })}, "parameters 3 true"},
@@ -474,7 +523,7 @@ func TestBrokenProvidersFail(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var r recorder
-			report := Run(&r, opener(tt.fault), Options{Only: tt.only, Seed: 7})
+			report := Run(&r, opener(tt.fault), Options{Only: tt.only, Seed: 7, Reference: tt.name == "rounds activations in exact mode"})
 			all := strings.Join(r.errors, "\n")
 			switch {
 			case tt.says == "" && len(r.errors) > 0:

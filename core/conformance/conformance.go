@@ -191,14 +191,37 @@ func (s *suite) try(id op.ID, formats, detail string, build func(rng *rand.Rand)
 // tryWith is try for a case whose run function checks the result.
 func (s *suite) tryWith(id op.ID, formats, detail string, run func(rng *rand.Rand) error) {
 	s.t.Helper()
+	for _, exact := range modes(id) {
+		s.tryMode(id, formats, detail, exact, run)
+	}
+}
+
+// tryMode is tryWith in one mode.
+func (s *suite) tryMode(id op.ID, formats, detail string, exact bool, run func(rng *rand.Rand) error) {
+	s.t.Helper()
 	kind := fmt.Sprintf("%s %s", id, formats)
 	name := strings.TrimSpace(kind + " " + detail)
+	rng := s.rng(name) // the same in both modes
+	if exact {
+		kind, name = kind+" exact", name+" exact"
+	}
 	if !s.wants(kind, name) {
 		return
 	}
-	err := guarded(func() error { return run(s.rng(name)) })
+	s.b.exact = exact
+	err := guarded(func() error { return run(rng) })
 	s.ran = s.ran || !errors.As(err, new(declineError))
 	s.ended(name, formats, err)
+}
+
+// modes returns the values of op.Args.Exact with which the cases of an operation run. Operations
+// that move or compare numbers have one mode.
+func modes(id op.ID) []bool {
+	switch id {
+	case op.Copy, op.GetRows, op.SetRows, op.Argmax:
+		return []bool{false}
+	}
+	return []bool{false, true}
 }
 
 // ended counts a case that ended with err, as declined if err has a declineError.

@@ -7,6 +7,10 @@
 // [Options.Short]. A [provider.Device] gets its operands by uploads, any other provider
 // in host memory.
 //
+// Operations that compute run in exact mode and otherwise, see [op.Args]. If a product by weights in
+// a block format is not exact, the provider may round activations to 8 bits, and its errors are
+// compared with those of rounding.
+//
 // A case fails if the error of the result exceeds the operation's tolerance, if a byte
 // changes outside the elements that the operation writes, including the bytes around the
 // operand, or if a second run gives other bits. A composite operation must have the bits of

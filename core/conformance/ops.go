@@ -12,7 +12,7 @@ import (
 // groups has the function that runs the cases of each group of operations.
 var groups = []func(s *suite){
 	pointwise, pointwiseSpecial, rmsNorm, addRMSNorm, softmax, softmaxSpecial, argmax, rope, getRows, setRows, indices,
-	copyScalars, copyBlocks, copySpecial, matMul, matMulRanks, matMulRange, matMulChunks, project, gatedProject,
+	copyScalars, copyBlocks, copySpecial, matMul, matMulRanks, matMulRange, matMulRounded, matMulChunks, project, gatedProject,
 	attention, attentionQuantized, attentionSpecial, attentionPaged, rotateStore, rowsAlone, tokensAlone,
 }
 

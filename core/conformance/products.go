@@ -59,7 +59,7 @@ func matMulRanks(s *suite) {
 	}
 }
 
-// matMulChunks has sums in chunks. They have the bits of the sums of each chunk alone, added as
+// matMulChunks has sums in chunks, which are a matter of exact mode. They have the bits of the sums of each chunk alone, added as
 // a balanced tree.
 func matMulChunks(s *suite) {
 	for _, d := range op.MatMul.Inputs()[1].Formats.List() {
@@ -68,7 +68,7 @@ func matMulChunks(s *suite) {
 			chunks = []int{1, 2, 4, op.MaxChunks}
 		}
 		for _, n := range chunks {
-			s.tryWith(op.MatMul, d.String(), fmt.Sprint("in chunks ", n), func(rng *rand.Rand) error {
+			s.tryMode(op.MatMul, d.String(), fmt.Sprint("in chunks ", n), true, func(rng *rand.Rand) error {
 				const m, columns = 3, 5
 				part := wholeBlocks(d, 7, 64) * op.MaxChunks / n
 				x := f32(rng, reference.Padded, m, n*part)
@@ -93,6 +93,27 @@ func matMulChunks(s *suite) {
 				return p.same(op.MatMul, &got, [op.MaxOut]op.Operand{sums[0]})
 			})
 		}
+	}
+}
+
+// matMulRounded has activations of unit scale, and so many rows that the errors show how activations
+// are rounded. Rounding them to 8 bits takes a small part of the tolerance.
+func matMulRounded(s *suite) {
+	for _, d := range op.MatMul.Inputs()[1].Formats.List() {
+		if !d.IsBlockQuantized() {
+			continue
+		}
+		s.tryMode(op.MatMul, d.String(), "of unit scale", false, func(rng *rand.Rand) error {
+			const m, n, k = 300, 5, 512
+			a := reference.Args(op.Params{}, empty(reference.Plain, m, n), f32(rng, reference.Plain, m, k), reference.Random(reference.New(d, reference.Plain, n, k), rng))
+			mem, err := s.b.check(op.MatMul, &a, s.opt, s.digest)
+			if err != nil {
+				return err
+			}
+			out := a.Out[0]
+			out.Mem = op.Mem{Host: mem[0], Len: len(mem[0])}
+			return reference.Compare(reference.Read(&out), reference.Result(op.MatMul, &a), products(&a.In[1]).loose)
+		})
 	}
 }
 

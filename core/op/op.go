@@ -169,7 +169,8 @@ type Params struct {
 	Scales    [3]float32 // Project, GatedProject: the factor of each product; 1 means none
 	BiasFirst bool       // Project, GatedProject: add the bias before the scale is applied
 	// Chunks is the number of chunks of a sum of MatMul, Project or GatedProject: 1, 2, 4 or
-	// 8; 0 means 1. The CPU has them in exact operations only.
+	// 8; 0 means 1. It is a matter of exact mode: without Args.Exact, a provider may sum in any
+	// order.
 	Chunks int
 	Act    Activation // GatedProject
 }

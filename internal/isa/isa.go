@@ -65,8 +65,14 @@ func Choose(name string) (Level, error) {
 	if i >= 0 {
 		what = "is not supported by this processor or this build"
 	}
-	return Generic, fmt.Errorf("%s: %q %s; supported here: %s", Env, name, what, strings.Join(list, ", "))
+	return Generic, fmt.Errorf("instruction set %q %s; supported here: %s", name, what, strings.Join(list, ", "))
 }
 
 // Current returns the level that Env names. It looks once.
-var Current = sync.OnceValues(func() (Level, error) { return Choose(os.Getenv(Env)) })
+var Current = sync.OnceValues(func() (Level, error) {
+	l, err := Choose(os.Getenv(Env))
+	if err != nil {
+		err = fmt.Errorf("%s: %w", Env, err)
+	}
+	return l, err
+})

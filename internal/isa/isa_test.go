@@ -19,7 +19,7 @@ func TestChoose(t *testing.T) {
 			if got != l || err != nil {
 				t.Errorf("Choose(%q) = %v, %v", l, got, err)
 			}
-		case err == nil || !strings.Contains(err.Error(), `FUCINA_CPU: "`+l.String()+`" is not supported by this processor or this build; supported here: generic`):
+		case err == nil || !strings.Contains(err.Error(), `instruction set "`+l.String()+`" is not supported by this processor or this build; supported here: generic`):
 			t.Errorf("Choose(%q): error %v", l, err)
 		}
 	}

@@ -268,7 +268,9 @@ func NewExecutor(t *team.Team) *Executor {
 	return newExecutor(t, level)
 }
 
-// newExecutor is NewExecutor for a level that is supported here.
+// NewExecutorAt is NewExecutor for a level of isa.Supported.
+func NewExecutorAt(t *team.Team, level isa.Level) *Executor { return newExecutor(t, level) }
+
 func newExecutor(t *team.Team, level isa.Level) *Executor {
 	if t == nil {
 		t = team.New(1)

@@ -23,6 +23,9 @@ type Options struct {
 	// Threads is the number of lanes that kernels run on, including the submitting
 	// goroutine. 0 means one per processor.
 	Threads int
+	// Level names the instruction set of the kernels, as the variable FUCINA_CPU does, which
+	// has no effect then. "" means that of FUCINA_CPU, or the best one.
+	Level string
 }
 
 // Provider is the CPU provider. Kernels run in Submit, on the submitting goroutine and
@@ -31,6 +34,7 @@ type Provider struct {
 	team  *team.Team
 	info  provider.Info
 	lanes int
+	level isa.Level
 
 	mu     sync.Mutex
 	closed bool
@@ -49,13 +53,21 @@ var _ provider.Provider = (*Provider)(nil)
 // which grows with the number of threads.
 const maxThreads = 1 << 12
 
-// New returns the CPU provider. It fails if opt.Threads is negative or above 4096, or if the
-// variable FUCINA_CPU names no instruction set that is supported here.
+// levelOf returns the level with the given name, or that of isa.Current if the name is "".
+func levelOf(name string) (isa.Level, error) {
+	if name == "" {
+		return isa.Current()
+	}
+	return isa.Choose(name)
+}
+
+// New returns the CPU provider. It fails if opt.Threads is negative or above 4096, or if
+// opt.Level, or without it the variable FUCINA_CPU, names no instruction set that is supported here.
 func New(opt Options) (*Provider, error) {
 	if opt.Threads < 0 || opt.Threads > maxThreads {
 		return nil, fmt.Errorf("cpu: %d threads, want 1 to %d, or 0 for one per processor", opt.Threads, maxThreads)
 	}
-	level, err := isa.Current()
+	level, err := levelOf(opt.Level)
 	if err != nil {
 		return nil, fmt.Errorf("cpu: %w", err)
 	}
@@ -66,6 +78,7 @@ func New(opt Options) (*Provider, error) {
 	return &Provider{
 		team:  team.New(n),
 		lanes: n,
+		level: level,
 		info: provider.Info{
 			Name:       Name,
 			Device:     fmt.Sprintf("%s %s, %d threads", runtime.GOARCH, level, n),
@@ -113,7 +126,7 @@ func (p *Provider) NewQueue(kind provider.QueueKind) (provider.Queue, error) {
 	q := &queue{
 		p:        p,
 		timeline: accel.NewTimeline(fmt.Sprintf("%s/%v-%d", Name, kind, p.made), nil),
-		exec:     kernels.NewExecutor(p.team),
+		exec:     kernels.NewExecutorAt(p.team, p.level),
 	}
 	p.queues[q] = struct{}{}
 	p.stats.liveQueues.Add(1)

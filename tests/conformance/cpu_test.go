@@ -8,6 +8,7 @@ import (
 	"github.com/fucina-go/fucina/core/conformance"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/internal/invariants"
+	"github.com/fucina-go/fucina/internal/isa"
 	"github.com/fucina-go/fucina/providers/cpu"
 )
 
@@ -17,7 +18,12 @@ import (
 func run(t *testing.T, open conformance.Open, long bool, digests map[bool]string) {
 	t.Helper()
 	// The race detector makes the long suite slow.
-	short := testing.Short() || invariants.RaceEnabled || !long && os.Getenv("FUCINA_TEST_FULL") == ""
+	runSuite(t, open, testing.Short() || invariants.RaceEnabled || !long && os.Getenv("FUCINA_TEST_FULL") == "", digests)
+}
+
+// runSuite is run for the short suite or the whole one.
+func runSuite(t *testing.T, open conformance.Open, short bool, digests map[bool]string) {
+	t.Helper()
 	r := conformance.Run(t, open, conformance.Options{Reference: true, Short: short})
 	t.Logf("%d cases", r.Cases)
 	if digests[short] == "" {
@@ -39,6 +45,17 @@ func TestCPU(t *testing.T) {
 		t.Run(fmt.Sprint(tt.threads, " threads, all ", tt.long), func(t *testing.T) {
 			open := func() (provider.Provider, error) { return cpu.New(cpu.Options{Threads: tt.threads}) }
 			run(t, open, tt.long, digests)
+		})
+	}
+}
+
+// The CPU provider gives the same bits with every instruction set, in exact mode and otherwise.
+func TestLevels(t *testing.T) {
+	digests := make(map[bool]string)
+	for _, level := range isa.Supported() {
+		t.Run(level.String(), func(t *testing.T) {
+			open := func() (provider.Provider, error) { return cpu.New(cpu.Options{Threads: 2, Level: level.String()}) }
+			runSuite(t, open, true, digests)
 		})
 	}
 }
