@@ -37,7 +37,7 @@ func TestWorkspaceChangesQueue(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			// The weights, each product's operand and result, and one workspace.
-			e, dev := openDiscrete(t, discrete.Options{Faults: tt.faults}, Options{DeviceBudget: 1024 + 4*256 + 2048})
+			e, dev := openDiscrete(t, discrete.Options{Faults: tt.faults}, Options{Exact: true, DeviceBudget: 1024 + 4*256 + 2048}) // in exact mode the products need workspace
 			w, err := tensor.FromSlice(shape.Must(rows, k), make([]float16.Float16, rows*k))
 			if err != nil {
 				t.Fatal(err)
