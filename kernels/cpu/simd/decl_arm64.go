@@ -30,6 +30,33 @@ func tq20RowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 func iq4xsRowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
 //go:noescape
+func q8kRowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func tq10RowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func iq2xxsRowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func iq2xsRowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func iq2sRowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func iq3xxsRowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func iq3sRowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func iq1sRowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func iq1mRowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
 func q40RowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
 //go:noescape
@@ -45,10 +72,25 @@ func q51RowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 func q80RowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
 //go:noescape
+func q81RowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
 func iq4nlRowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
 //go:noescape
 func mxfp4RowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func nvfp4RowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func q10RowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func q20RowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func q20g64RowsNEON(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
 //go:noescape
 func q4kRowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
@@ -72,6 +114,33 @@ func tq20RowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 func iq4xsRowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
 //go:noescape
+func q8kRowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func tq10RowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func iq2xxsRowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func iq2xsRowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func iq2sRowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func iq3xxsRowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func iq3sRowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func iq1sRowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func iq1mRowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
 func q40RowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
 //go:noescape
@@ -87,10 +156,25 @@ func q51RowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 func q80RowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
 //go:noescape
+func q81RowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
 func iq4nlRowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
 //go:noescape
 func mxfp4RowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func nvfp4RowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func q10RowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func q20RowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+//go:noescape
+func q20g64RowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
 // quantizeSuperNEON quantizes stretches of 256 activations, which follow each other in x, to stretches
 // that are stride bytes apart, as QuantizeSuper does.
@@ -336,6 +420,33 @@ func tq20UnpackStep4(panel, w *byte, rowBytes int)
 func iq4xsUnpackStep4(panel, w *byte, rowBytes int)
 
 //go:noescape
+func q8kUnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func tq10UnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq2xxsUnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq2xsUnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq2sUnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq3xxsUnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq3sUnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq1sUnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq1mUnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
 func q40UnpackStep4(panel, w *byte, rowBytes int)
 
 //go:noescape
@@ -351,10 +462,25 @@ func q51UnpackStep4(panel, w *byte, rowBytes int)
 func q80UnpackStep4(panel, w *byte, rowBytes int)
 
 //go:noescape
+func q81UnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
 func iq4nlUnpackStep4(panel, w *byte, rowBytes int)
 
 //go:noescape
 func mxfp4UnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func nvfp4UnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q10UnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q20UnpackStep4(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q20g64UnpackStep4(panel, w *byte, rowBytes int)
 
 //go:noescape
 func q4kUnpackStep8(panel, w *byte, rowBytes int)
@@ -378,6 +504,33 @@ func tq20UnpackStep8(panel, w *byte, rowBytes int)
 func iq4xsUnpackStep8(panel, w *byte, rowBytes int)
 
 //go:noescape
+func q8kUnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func tq10UnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq2xxsUnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq2xsUnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq2sUnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq3xxsUnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq3sUnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq1sUnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq1mUnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
 func q40UnpackStep8(panel, w *byte, rowBytes int)
 
 //go:noescape
@@ -393,7 +546,22 @@ func q51UnpackStep8(panel, w *byte, rowBytes int)
 func q80UnpackStep8(panel, w *byte, rowBytes int)
 
 //go:noescape
+func q81UnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
 func iq4nlUnpackStep8(panel, w *byte, rowBytes int)
 
 //go:noescape
 func mxfp4UnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func nvfp4UnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q10UnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q20UnpackStep8(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q20g64UnpackStep8(panel, w *byte, rowBytes int)

@@ -97,29 +97,33 @@ var tilesI8MM = tileSet{
 }
 
 var rowsNEON = [dtype.Count]rows{
-	dtype.Q4_K: q4kRowsNEON, dtype.Q5_K: q5kRowsNEON, dtype.Q6_K: q6kRowsNEON,
-	dtype.Q2_K: q2kRowsNEON, dtype.Q3_K: q3kRowsNEON, dtype.TQ2_0: tq20RowsNEON, dtype.IQ4_XS: iq4xsRowsNEON,
-	dtype.Q4_0: q40RowsNEON, dtype.Q4_1: q41RowsNEON, dtype.Q5_0: q50RowsNEON, dtype.Q5_1: q51RowsNEON,
-	dtype.Q8_0: q80RowsNEON, dtype.IQ4_NL: iq4nlRowsNEON, dtype.MXFP4: mxfp4RowsNEON,
+	dtype.Q4_K: q4kRowsNEON, dtype.Q5_K: q5kRowsNEON, dtype.Q6_K: q6kRowsNEON, dtype.Q2_K: q2kRowsNEON, dtype.Q3_K: q3kRowsNEON, dtype.Q8_K: q8kRowsNEON,
+	dtype.TQ1_0: tq10RowsNEON, dtype.TQ2_0: tq20RowsNEON, dtype.IQ4_XS: iq4xsRowsNEON, dtype.IQ1_S: iq1sRowsNEON, dtype.IQ1_M: iq1mRowsNEON,
+	dtype.IQ2_XXS: iq2xxsRowsNEON, dtype.IQ2_XS: iq2xsRowsNEON, dtype.IQ2_S: iq2sRowsNEON, dtype.IQ3_XXS: iq3xxsRowsNEON, dtype.IQ3_S: iq3sRowsNEON,
+	dtype.Q4_0: q40RowsNEON, dtype.Q4_1: q41RowsNEON, dtype.Q5_0: q50RowsNEON, dtype.Q5_1: q51RowsNEON, dtype.Q8_0: q80RowsNEON, dtype.Q8_1: q81RowsNEON,
+	dtype.IQ4_NL: iq4nlRowsNEON, dtype.MXFP4: mxfp4RowsNEON, dtype.NVFP4: nvfp4RowsNEON, dtype.Q1_0: q10RowsNEON, dtype.Q2_0: q20RowsNEON, dtype.Q2_0_G64: q20g64RowsNEON,
 }
 
 var rowsDot = [dtype.Count]rows{
-	dtype.Q4_K: q4kRowsDot, dtype.Q5_K: q5kRowsDot, dtype.Q6_K: q6kRowsDot,
-	dtype.Q2_K: q2kRowsDot, dtype.Q3_K: q3kRowsDot, dtype.TQ2_0: tq20RowsDot, dtype.IQ4_XS: iq4xsRowsDot,
-	dtype.Q4_0: q40RowsDot, dtype.Q4_1: q41RowsDot, dtype.Q5_0: q50RowsDot, dtype.Q5_1: q51RowsDot,
-	dtype.Q8_0: q80RowsDot, dtype.IQ4_NL: iq4nlRowsDot, dtype.MXFP4: mxfp4RowsDot,
+	dtype.Q4_K: q4kRowsDot, dtype.Q5_K: q5kRowsDot, dtype.Q6_K: q6kRowsDot, dtype.Q2_K: q2kRowsDot, dtype.Q3_K: q3kRowsDot, dtype.Q8_K: q8kRowsDot,
+	dtype.TQ1_0: tq10RowsDot, dtype.TQ2_0: tq20RowsDot, dtype.IQ4_XS: iq4xsRowsDot, dtype.IQ1_S: iq1sRowsDot, dtype.IQ1_M: iq1mRowsDot,
+	dtype.IQ2_XXS: iq2xxsRowsDot, dtype.IQ2_XS: iq2xsRowsDot, dtype.IQ2_S: iq2sRowsDot, dtype.IQ3_XXS: iq3xxsRowsDot, dtype.IQ3_S: iq3sRowsDot,
+	dtype.Q4_0: q40RowsDot, dtype.Q4_1: q41RowsDot, dtype.Q5_0: q50RowsDot, dtype.Q5_1: q51RowsDot, dtype.Q8_0: q80RowsDot, dtype.Q8_1: q81RowsDot,
+	dtype.IQ4_NL: iq4nlRowsDot, dtype.MXFP4: mxfp4RowsDot, dtype.NVFP4: nvfp4RowsDot, dtype.Q1_0: q10RowsDot, dtype.Q2_0: q20RowsDot, dtype.Q2_0_G64: q20g64RowsDot,
 }
 
 var packers4 = [dtype.Count]packer{
-	dtype.Q4_K: q4kUnpackStep4, dtype.Q5_K: q5kUnpackStep4, dtype.Q6_K: q6kUnpackStep4,
-	dtype.Q2_K: q2kUnpackStep4, dtype.Q3_K: q3kUnpackStep4, dtype.TQ2_0: tq20UnpackStep4, dtype.IQ4_XS: iq4xsUnpackStep4,
-	dtype.Q4_0: q40UnpackStep4, dtype.Q4_1: q41UnpackStep4, dtype.Q5_0: q50UnpackStep4, dtype.Q5_1: q51UnpackStep4,
-	dtype.Q8_0: q80UnpackStep4, dtype.IQ4_NL: iq4nlUnpackStep4, dtype.MXFP4: mxfp4UnpackStep4,
+	dtype.Q4_K: q4kUnpackStep4, dtype.Q5_K: q5kUnpackStep4, dtype.Q6_K: q6kUnpackStep4, dtype.Q2_K: q2kUnpackStep4, dtype.Q3_K: q3kUnpackStep4, dtype.Q8_K: q8kUnpackStep4,
+	dtype.TQ1_0: tq10UnpackStep4, dtype.TQ2_0: tq20UnpackStep4, dtype.IQ4_XS: iq4xsUnpackStep4, dtype.IQ1_S: iq1sUnpackStep4, dtype.IQ1_M: iq1mUnpackStep4,
+	dtype.IQ2_XXS: iq2xxsUnpackStep4, dtype.IQ2_XS: iq2xsUnpackStep4, dtype.IQ2_S: iq2sUnpackStep4, dtype.IQ3_XXS: iq3xxsUnpackStep4, dtype.IQ3_S: iq3sUnpackStep4,
+	dtype.Q4_0: q40UnpackStep4, dtype.Q4_1: q41UnpackStep4, dtype.Q5_0: q50UnpackStep4, dtype.Q5_1: q51UnpackStep4, dtype.Q8_0: q80UnpackStep4, dtype.Q8_1: q81UnpackStep4,
+	dtype.IQ4_NL: iq4nlUnpackStep4, dtype.MXFP4: mxfp4UnpackStep4, dtype.NVFP4: nvfp4UnpackStep4, dtype.Q1_0: q10UnpackStep4, dtype.Q2_0: q20UnpackStep4, dtype.Q2_0_G64: q20g64UnpackStep4,
 }
 
 var packers8 = [dtype.Count]packer{
-	dtype.Q4_K: q4kUnpackStep8, dtype.Q5_K: q5kUnpackStep8, dtype.Q6_K: q6kUnpackStep8,
-	dtype.Q2_K: q2kUnpackStep8, dtype.Q3_K: q3kUnpackStep8, dtype.TQ2_0: tq20UnpackStep8, dtype.IQ4_XS: iq4xsUnpackStep8,
-	dtype.Q4_0: q40UnpackStep8, dtype.Q4_1: q41UnpackStep8, dtype.Q5_0: q50UnpackStep8, dtype.Q5_1: q51UnpackStep8,
-	dtype.Q8_0: q80UnpackStep8, dtype.IQ4_NL: iq4nlUnpackStep8, dtype.MXFP4: mxfp4UnpackStep8,
+	dtype.Q4_K: q4kUnpackStep8, dtype.Q5_K: q5kUnpackStep8, dtype.Q6_K: q6kUnpackStep8, dtype.Q2_K: q2kUnpackStep8, dtype.Q3_K: q3kUnpackStep8, dtype.Q8_K: q8kUnpackStep8,
+	dtype.TQ1_0: tq10UnpackStep8, dtype.TQ2_0: tq20UnpackStep8, dtype.IQ4_XS: iq4xsUnpackStep8, dtype.IQ1_S: iq1sUnpackStep8, dtype.IQ1_M: iq1mUnpackStep8,
+	dtype.IQ2_XXS: iq2xxsUnpackStep8, dtype.IQ2_XS: iq2xsUnpackStep8, dtype.IQ2_S: iq2sUnpackStep8, dtype.IQ3_XXS: iq3xxsUnpackStep8, dtype.IQ3_S: iq3sUnpackStep8,
+	dtype.Q4_0: q40UnpackStep8, dtype.Q4_1: q41UnpackStep8, dtype.Q5_0: q50UnpackStep8, dtype.Q5_1: q51UnpackStep8, dtype.Q8_0: q80UnpackStep8, dtype.Q8_1: q81UnpackStep8,
+	dtype.IQ4_NL: iq4nlUnpackStep8, dtype.MXFP4: mxfp4UnpackStep8, dtype.NVFP4: nvfp4UnpackStep8, dtype.Q1_0: q10UnpackStep8, dtype.Q2_0: q20UnpackStep8, dtype.Q2_0_G64: q20g64UnpackStep8,
 }

@@ -39,7 +39,7 @@ func TestUnpack(t *testing.T) {
 				}
 			}
 		}
-		if n != 14 {
+		if n != 28 {
 			t.Errorf("%s: %d formats", name, n)
 		}
 	}

@@ -17,6 +17,11 @@ type super struct {
 	bias  int   // what the codes have too much, a power of two
 	d     int   // the offset of d
 	mins  bool  // dmin follows d
+	wide  bool  // d is an f32
+	// half sets the first lane of v to the half d, if it is not at an offset.
+	half func(p R, v V)
+	// factor is the register with what d is multiplied by, if it is not 0.
+	factor V
 	// constants loads constants.
 	constants func()
 	// scales sets the halves of s to the scales of the block at p, and those of m to the minima, if
@@ -49,7 +54,10 @@ func levelBytes(levels ...int8) (b []byte) {
 }
 
 func supers() []*super {
-	return []*super{q4k(false), q4k(true), q6k(), q2k(), q3k(), tq20(), iq4xs()}
+	return []*super{
+		q4k(false), q4k(true), q6k(), q2k(), q3k(), tq20(), iq4xs(), q8k(), tq10(),
+		iq2xxs(), iq2xs(), iq2s(), iq3xxs(), iq3s(), iq1s(), iq1m(),
+	}
 }
 
 // position returns where the activations of a group of 16 are in a stretch.
@@ -165,13 +173,11 @@ func (f *super) block(l level) {
 	if f.mins {
 		ADDP(S4, dot, dot, least)
 		ADDP(S4, dot, dot, dot) // dot, least
-		LoadS(d, rP, f.d)
 	} else {
 		ADDV(S4, dot, dot)
-		LoadH(d, rP, f.d)
 	}
 	SCVTF(dot, dot)
-	FCVTL(d, d)
+	f.factors(rP, d)
 	FMULScalarElement(t, dot, d, 0)
 	if f.mins {
 		DUPScalar(2, dot, 1)
@@ -179,6 +185,25 @@ func (f *super) block(l level) {
 	}
 	LoadS(3, rAct, actScale)
 	FMADD(vSum, 3, t, vSum)
+}
+
+// factors sets the lanes of v to d and, if there are minima, dmin.
+func (f *super) factors(p R, v V) {
+	switch {
+	case f.wide:
+		LoadS(v, p, f.d)
+		return
+	case f.half != nil:
+		f.half(p, v)
+	case f.mins:
+		LoadS(v, p, f.d)
+	default:
+		LoadH(v, p, f.d)
+	}
+	FCVTL(v, v)
+	if f.factor != 0 {
+		FMUL(v, v, f.factor)
+	}
 }
 
 // q4k is Q4_K, or Q5_K, whose codes have a fifth bit.

@@ -165,12 +165,7 @@ func (f *super) unpackScales() {
 	var v [4]V
 	for r, p := range uRowsList {
 		v[r] = V(r)
-		if f.mins {
-			LoadS(v[r], p, f.d)
-		} else {
-			LoadH(v[r], p, f.d)
-		}
-		FCVTL(v[r], v[r])
+		f.factors(p, v[r])
 	}
 	transpose(v)
 	StoreQ(v[0], uLanes, ds)
@@ -185,9 +180,9 @@ func (f *small) unpack(wide bool) {
 	unpack(f.name, wide, f.constants, func() {
 		offs := make([]int, 4)
 		for b := range 8 {
-			base := uRowsList
+			base, part := uRowsList, b%f.parts
 			for r, p := range base {
-				f.codes(p, 0, V(2*r), V(2*r+1), uTmp)
+				f.codes(p, 0, part, V(2*r), V(2*r+1), uTmp)
 			}
 			if f.bias > 0 {
 				MOVI(uTmp[0], byte(f.bias))
@@ -201,14 +196,21 @@ func (f *small) unpack(wide bool) {
 				}
 				storeCodes(v, 32*b+16*half, wide)
 			}
-			f.scales(8, base, offs, uTmp)
+			parts := []int{part, part, part, part}
+			f.scales(8, base, offs, parts, false, uTmp)
 			StoreQ(8, uLanes, panelCodes+128*b)
-			if f.term > 0 {
+			switch {
+			case f.term > 0:
 				gather(8, base, offs, f.term, uTmp)
-			} else {
+			case f.two:
+				f.scales(8, base, offs, parts, true, uTmp)
+			default:
 				MOVI(8, 0)
 			}
 			StoreQ(8, uLanes, panelCodes+8*128+128*b)
+			if part < f.parts-1 {
+				continue
+			}
 			for _, p := range base {
 				Go("ADD $%d, %v", f.bytes, p)
 			}

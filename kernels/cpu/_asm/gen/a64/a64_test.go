@@ -20,6 +20,7 @@ func all() {
 				continue
 			}
 			MLA(l, d, n, m)
+			MUL(l, d, n, m)
 			UMAX(l, d, n, m)
 			SADDLP(l, d, n)
 			SADALP(l, d, n)
@@ -39,7 +40,7 @@ func all() {
 			UMAXV(l, d, n)
 			SADDLV(l, d, n)
 		}
-		for _, f := range []func(V, V, V){FADD, FMUL, FMLA, FMLS, AND, BIC, ORR, BIT, TBL, SDOT, SMMLA, FADDScalar, FMULScalar, FDIVScalar} {
+		for _, f := range []func(V, V, V){FADD, FMUL, FMLA, FMLS, AND, BIC, EOR, ORR, BIT, TBL, SDOT, SMMLA, FADDScalar, FMULScalar, FDIVScalar} {
 			f(d, n, m)
 		}
 		for _, f := range []func(V, V){SCVTF, FCVTNS, FCVTL} {

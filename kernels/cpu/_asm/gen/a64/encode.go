@@ -58,6 +58,7 @@ func logic(name string, base uint32, d, n, m V) {
 func ADD(l Lanes, d, n, m V)   { same("add", 0x0e208400, l, d, n, m) }
 func SUB(l Lanes, d, n, m V)   { same("sub", 0x2e208400, l, d, n, m) }
 func MLA(l Lanes, d, n, m V)   { same("mla", 0x0e209400, l, d, n, m) }
+func MUL(l Lanes, d, n, m V)   { same("mul", 0x0e209c00, l, d, n, m) }
 func ADDP(l Lanes, d, n, m V)  { same("addp", 0x0e20bc00, l, d, n, m) }
 func CMTST(l Lanes, d, n, m V) { same("cmtst", 0x0e208c00, l, d, n, m) }
 func CMEQ(l Lanes, d, n, m V)  { same("cmeq", 0x2e208c00, l, d, n, m) }
@@ -79,6 +80,7 @@ func FMLS(d, n, m V) { float("fmls", 0x0ea0cc00, d, n, m) }
 
 func AND(d, n, m V) { logic("and", 0x0e201c00, d, n, m) }
 func BIC(d, n, m V) { logic("bic", 0x0e601c00, d, n, m) }
+func EOR(d, n, m V) { logic("eor", 0x2e201c00, d, n, m) }
 func ORR(d, n, m V) { logic("orr", 0x0ea01c00, d, n, m) }
 func BIT(d, n, m V) { logic("bit", 0x2ea01c00, d, n, m) }
 
