@@ -12,7 +12,7 @@ package dense
 //
 // It prefetches the next 3 rows of x, or the rows at wrap at the end, and memory at next. next moves by
 // nextStep bytes with each 16 elements, and by nextStride bytes after 3 rows of x if the number of those
-// that are left has no bit of nextMask. It needs AVX-512 F and DQ.
+// that are left has no bit of nextMask. It needs AVX-512 F, DQ and VL.
 //
 //go:noescape
 func tile512x3(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows, count int, wrap *float32, next *byte, nextStride, nextStep, nextMask int)
@@ -91,7 +91,7 @@ func single2x1F16(out *float32, outStride int, w *byte, wStride int, x *float32,
 func single2x1BF16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int)
 
 // rows512F32 sets out[i] to the product of row i of weights and x, for the given number of rows, rowBytes
-// bytes apart, with k elements, at least 1. It needs AVX-512 F and DQ.
+// bytes apart, with k elements, at least 1. It needs AVX-512 F, DQ and VL.
 //
 //go:noescape
 func rows512F32(out *float32, w *byte, rowBytes, rows int, x *float32, k int)
@@ -101,7 +101,7 @@ func rows512F32(out *float32, w *byte, rowBytes, rows int, x *float32, k int)
 //go:noescape
 func rows512F16(out *float32, w *byte, rowBytes, rows int, x *float32, k int)
 
-// rows512BF16 is rows512F32 for weights in bf16. It needs AVX-512 BW, too.
+// rows512BF16 is rows512F32 for weights in bf16.
 //
 //go:noescape
 func rows512BF16(out *float32, w *byte, rowBytes, rows int, x *float32, k int)
@@ -131,7 +131,7 @@ func widen512F16(dst *float32, src *byte, count int)
 //go:noescape
 func widen512BF16(dst *float32, src *byte, count int)
 
-// narrow512F16 is narrow for f16. count is a positive multiple of 16. It needs AVX-512 F and DQ.
+// narrow512F16 is narrow for f16. count is a positive multiple of 16. It needs AVX-512 F, DQ and VL.
 //
 //go:noescape
 func narrow512F16(dst *byte, src *float32, count int)
