@@ -308,7 +308,7 @@ func (k *attention) rescale(u *unit, j int) {
 		return
 	}
 	c := u.vectors.factors[j]
-	u.sum[j] *= float64(c)
+	u.sum[j] = float64(u.sum[j] * float64(c)) // rounded before the next sum
 	acc := u.acc[j*whole(k.dv):][:whole(k.dv)]
 	k.loops.Scale(acc, acc, c)
 }

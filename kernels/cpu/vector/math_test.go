@@ -2,6 +2,7 @@ package vector
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/fucina-go/fucina/internal/isa"
@@ -27,12 +28,15 @@ var special = []float32{
 // in the last place of the result, if that is not too small.
 func TestAccuracy(t *testing.T) {
 	x := sample()
+	levels := isa.Supported()
+	l := Of(levels[len(levels)-1])
+	if !l.Vectors() {
+		x = slices.Concat(x[:len(x)/8], x[len(x)-len(x)/8:]) // the definition is slow
+	}
 	ones := make([]float32, len(x))
 	for i := range ones {
 		ones[i] = 1
 	}
-	levels := isa.Supported()
-	l := Of(levels[len(levels)-1])
 	sigmoid := func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 	for _, c := range []struct {
 		name string
