@@ -20,21 +20,21 @@ import (
 // multiplies a panel of rows of a matrix by a block of rows of x. In both, a value depends on its
 // row of x and its row of the matrix only.
 type quickProduct struct {
-	op            op.ID
-	batches, m    int // m is the number of rows of x in a batch
-	kk            int // the length of the dot products
-	xr, or, rr    rows
-	x, out        []float32
-	residual      []float32
-	factors       [3]factor
-	n             int // number of factors
-	units         int // of the rows of all factors
-	unitRows      int // rows of a matrix in a unit
-	block, blocks int // rows of x in a unit, and units for all rows of x
-	copies        int // bytes of the copies of strided rows, with which a lane's workspace begins
-	loops         *vector.Loops
-	activation    op.ID
-	quantizing    quantizing
+	op         op.ID
+	batches, m int // m is the number of rows of x in a batch
+	kk         int // the length of the dot products
+	xr, or, rr rows
+	x, out     []float32
+	residual   []float32
+	factors    [3]factor
+	n          int // number of factors
+	units      int // of the rows of all factors
+	division
+	blocks     int // units for all rows of x of a batch
+	copies     int // bytes of the copies of strided rows, with which a lane's workspace begins
+	loops      *vector.Loops
+	activation op.ID
+	quantizing quantizing
 }
 
 // quantizing is the phase that makes activations of 8 bits. A unit is a row of x.
@@ -68,7 +68,14 @@ type factor struct {
 	vectorPanel bool
 }
 
-// Rows of x up to fewRows are multiplied one by one.
+// division says how a quick product is divided.
+type division struct {
+	few   bool // a unit multiplies rows of a matrix one by one, by all rows of x
+	rows  int  // of a matrix in a unit
+	block int  // rows of x in a unit
+}
+
+// Up to fewRows rows of x are multiplied one by one, if a matrix has a block format.
 const fewRows = 3
 
 // longestRow is the largest length of dot products. One takes less than 100 us.
@@ -77,6 +84,9 @@ const longestRow = 1 << 18
 // blockRows is the largest number of rows of x in a unit. With so many, the preparation of a panel
 // is a small part of a unit.
 const blockRows = 512
+
+// blockBytes is the size of activations of 8 bits that should stay in the second cache.
+const blockBytes = 1 << 20
 
 // matrices returns the places of the matrices of a product.
 func matrices(id op.ID) (first, last op.Place) {
@@ -108,15 +118,25 @@ func takesQuick(id op.ID, a *op.Args) bool {
 	return true
 }
 
-// blockOf returns the number of rows of x in a unit, of m rows in a batch.
-func blockOf(id op.ID, m int) int {
-	if m <= fewRows {
-		return 1
+// divide returns how the operation, with m rows of x in a batch, is divided.
+func divide(id op.ID, a *op.Args, m int) division {
+	ints := false
+	first, last := matrices(id)
+	for p := first; p <= last; p++ {
+		ints = ints || a.Has(p) && simd.Has(a.At(p).DType)
 	}
+	kk := a.In[0].Shape.Dim(-1)
+	switch {
+	case m == 1 || ints && m <= fewRows:
+		return division{few: true, rows: rowGroup, block: 1}
+	case !ints:
+		return division{rows: dense.UnitRows, block: min(m, dense.Chunk(kk))}
+	}
+	block := min(m, blockRows, max(blockRows/4, blockBytes/simd.ActSize(kk)))
 	if id == op.GatedProject {
-		return min(m, blockRows/2) // there are two panels
+		block = min(block, blockRows/2) // there are two panels
 	}
-	return min(m, blockRows)
+	return division{rows: simd.PanelRows, block: block}
 }
 
 // rowsOf returns the number of rows of x in a batch.
@@ -151,10 +171,11 @@ func copiesOf(id op.ID, a *op.Args) float64 {
 func quickLane(id op.ID) func(a *op.Args) float64 {
 	return func(a *op.Args) float64 {
 		copies, m := copiesOf(id, a), rowsOf(a)
-		if m <= fewRows {
+		d := divide(id, a, m)
+		if d.few {
 			return copies
 		}
-		m = blockOf(id, m)
+		m = d.block
 		bytes := 4 * simd.PanelRows * m
 		if id == op.GatedProject {
 			bytes *= 2
@@ -289,11 +310,7 @@ func (k *quickProduct) prepare(a *op.Args, s *scratch) error {
 		k.batches = w.Dim(0)
 	}
 	k.m = k.xr.n / k.batches
-	k.block = blockOf(k.op, k.m)
-	k.unitRows = simd.PanelRows
-	if k.m <= fewRows {
-		k.unitRows = rowGroup
-	}
+	k.division = divide(k.op, a, k.m)
 	k.copies, k.loops = int(copiesOf(k.op, a)), loopsOf(a, s)
 	q := &k.quantizing
 	q.k, q.n = k, 0
@@ -320,20 +337,20 @@ func (k *quickProduct) prepare(a *op.Args, s *scratch) error {
 		}
 		f.column = column
 		column += f.n
-		if f.units = (f.n + k.unitRows - 1) / k.unitRows; k.op != op.GatedProject || k.n == 0 {
+		if f.units = (f.n + k.division.rows - 1) / k.division.rows; k.op != op.GatedProject || k.n == 0 {
 			k.units += f.units
 		}
 		k.n++
 	}
-	if k.m > fewRows {
+	if !k.few {
 		// A unit without assembly ends before the next look at the context is due.
-		k.block = min(k.block, max(fewRows+1, s.e.every*unitSpeed(k)/(simd.PanelRows*k.kk)))
+		k.block = min(k.block, max(fewRows+1, s.e.every*unitSpeed(k)/(k.division.rows*k.kk)))
 		if k.units*k.batches < 4*s.e.lanes {
 			k.block = min(k.block, max(stretchRows, (k.m+s.e.lanes-1)/s.e.lanes))
 		}
 	}
 	k.blocks = 1
-	if k.m > fewRows {
+	if !k.few {
 		k.blocks = (k.m + k.block - 1) / k.block
 	}
 	q.bytes = k.xr.n * simd.ActSize(k.kk)
@@ -369,11 +386,11 @@ const (
 // unitSpeed returns the speed of the units of k.
 func unitSpeed(k *quickProduct) int {
 	speed := panelSpeed
-	if k.m <= fewRows {
+	if k.few {
 		speed = rowsSpeed
 	}
 	for i := range k.factors[:k.n] {
-		if f := &k.factors[i]; k.m <= fewRows && !f.vectorRows || k.m > fewRows && !f.vectorPanel {
+		if f := &k.factors[i]; k.few && !f.vectorRows || !k.few && !f.vectorPanel {
 			return goSpeed
 		}
 	}
@@ -382,20 +399,20 @@ func unitSpeed(k *quickProduct) int {
 
 // cost counts the factors of op.GatedProject in one unit.
 func (k *quickProduct) cost() (units, cost int) {
-	per := k.unitRows * k.kk
+	per := k.division.rows * k.kk
 	if k.op == op.GatedProject {
 		per *= 2
 	}
 	rows := min(k.m, k.block)
-	if k.m <= fewRows {
+	if k.few {
 		rows = k.m
 	}
-	cost = unitCost + per*rows/unitSpeed(k) + k.unitRows*rows/4
-	if k.m > fewRows {
+	cost = unitCost + per*rows/unitSpeed(k) + k.division.rows*rows/4
+	if !k.few {
 		cost += per / 8 // the preparation of the panel
 	}
 	if k.op == op.GatedProject {
-		cost += k.unitRows * rows * expCost
+		cost += k.division.rows * rows * expCost
 	}
 	return k.batches * k.units * k.blocks, cost
 }
@@ -439,19 +456,19 @@ func (k *quickProduct) find(u int) (f *factor, row int) {
 		u -= k.factors[i].units
 		i++
 	}
-	return &k.factors[i], u * k.unitRows
+	return &k.factors[i], u * k.division.rows
 }
 
 func (k *quickProduct) run(lo, hi int, s *scratch) {
-	if k.m <= fewRows {
+	if k.few {
 		k.runRows(lo, hi, s)
 		return
 	}
+	// Units with the same rows of x follow each other, so that these stay in the second cache.
 	for u := lo; u < hi && s.err == nil; u++ {
-		part, t := u%k.blocks, u/k.blocks
-		b := t / k.units
-		f, row := k.find(t % k.units)
-		k.panel(f, b, row, part*k.block, s)
+		f, row := k.find(u % k.units)
+		part := u / k.units
+		k.panel(f, part/k.blocks, row, part%k.blocks*k.block, s)
 	}
 }
 
@@ -465,11 +482,11 @@ func (k *quickProduct) runRows(lo, hi int, s *scratch) {
 		b := u / k.units
 		f, row := k.find(u % k.units)
 		// The rows of weights stay in the first cache for the second row of x.
-		n := min((hi-u)*k.unitRows, f.n-row, bufferLen, max(1, callBytes/f.size/k.unitRows)*k.unitRows)
+		n := min((hi-u)*k.division.rows, f.n-row, bufferLen, max(1, callBytes/f.size/k.division.rows)*k.division.rows)
 		if k.copies > 0 {
 			n = min(n, simd.PanelRows)
 		}
-		u += (n + k.unitRows - 1) / k.unitRows
+		u += (n + k.division.rows - 1) / k.division.rows
 		for i := b * k.m; i < (b+1)*k.m; i++ {
 			y := s.floats[:n]
 			if !k.rows(y, f, b, row, i, s) {
@@ -526,7 +543,7 @@ func (k *quickProduct) row(i int) []float32 { return k.x[k.xr.at(i):][:k.kk] }
 // panel multiplies a panel of the factor from row on by the rows of x of a batch from first on.
 func (k *quickProduct) panel(f *factor, b, row, first int, s *scratch) {
 	m := min(k.block, k.m-first)
-	n := min(simd.PanelRows, f.n-row)
+	n := min(k.division.rows, f.n-row)
 	size := 4 * simd.PanelRows * m
 	memory := s.workspace[k.copies:]
 	y, memory := floats(memory[:size]), memory[size:]
