@@ -7,6 +7,8 @@ import (
 	"github.com/fucina-go/fucina/quant"
 )
 
+//lint:file-ignore U1000 only the assembly reads the variables
+
 // The assembly reads the addresses of the grids here.
 var (
 	gridIQ1    = &quant.Grid8(dtype.IQ1_S)[0]
