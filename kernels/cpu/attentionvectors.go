@@ -215,10 +215,14 @@ func (k *attention) widen(b *cacheBlock, c *cache, need keySet, rows int, s *scr
 	return true
 }
 
+// leastPart is the least cost that spendParts counts at a time.
+const leastPart = 1 << 12
+
 // spendParts is spend for a cost that may be more than a poll is due after.
 func (s *scratch) spendParts(n int) bool {
-	for ; n > s.e.every; n -= s.e.every {
-		if !s.spend(s.e.every) {
+	part := max(s.e.every, leastPart)
+	for ; n > part; n -= part {
+		if !s.spend(part) {
 			return false
 		}
 	}
