@@ -138,7 +138,7 @@ func TestInstructionSets(t *testing.T) {
 		}
 	}
 	out, stderr, err := run("mmx")
-	if all := out + stderr; !strings.Contains(all, `FUCINA_CPU: "mmx" is unknown; supported here: generic`) {
+	if all := out + stderr; !strings.Contains(all, `FUCINA_CPU: instruction set "mmx" is unknown; supported here: generic`) {
 		t.Errorf("with an unknown set: %v, prints\n%s", err, all)
 	}
 }

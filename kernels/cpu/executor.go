@@ -13,6 +13,7 @@ import (
 	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/internal/team"
 	"github.com/fucina-go/fucina/kernels/cpu/vector"
+	"github.com/fucina-go/fucina/kernels/cpu/dense"
 	"github.com/fucina-go/fucina/quant"
 )
 
@@ -177,16 +178,25 @@ func (p *pieces) next() bool {
 func (s *scratch) decode(dst []float32, src []byte, d dtype.DType, decode quant.Decoder) bool {
 	if n := decodeCost * len(dst); n <= s.e.every {
 		if s.spend(n) {
-			decode(dst, src)
+			s.widen(dst, src, d, decode)
 		}
 		return s.err == nil
 	}
 	block, size := d.BlockSize(), d.Size()
 	p := s.pieces(len(dst), decodeCost)
 	for p.next() {
-		decode(dst[p.lo:p.hi], src[p.lo/block*size:p.hi/block*size])
+		s.widen(dst[p.lo:p.hi], src[p.lo/block*size:p.hi/block*size], d, decode)
 	}
 	return s.err == nil
+}
+
+// widen is decode, in vectors if the format is f16 or bf16. The bits are the same.
+func (s *scratch) widen(dst []float32, src []byte, d dtype.DType, decode quant.Decoder) {
+	if k, ok := dense.KernelOf(d, s.e.level); ok {
+		k.Widen(dst, src)
+		return
+	}
+	decode(dst, src)
 }
 
 // gather decodes scalar elements that lie stride apart, and reports whether it reached the
