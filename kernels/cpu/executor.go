@@ -12,8 +12,8 @@ import (
 	"github.com/fucina-go/fucina/internal/isa"
 	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/internal/team"
-	"github.com/fucina-go/fucina/kernels/cpu/vector"
 	"github.com/fucina-go/fucina/kernels/cpu/dense"
+	"github.com/fucina-go/fucina/kernels/cpu/vector"
 	"github.com/fucina-go/fucina/quant"
 )
 
