@@ -86,7 +86,7 @@ const longestRow = 1 << 18
 const blockRows = 512
 
 // blockBytes is the size of activations of 8 bits that should stay in the second cache.
-const blockBytes = 1 << 20
+const blockBytes = 2 << 20
 
 // matrices returns the places of the matrices of a product.
 func matrices(id op.ID) (first, last op.Place) {
