@@ -44,7 +44,7 @@ cross:
 # Packages with assembly, which noasm leaves out.
 test: $(GOTEST)
 	$(GOTEST) ./...
-	$(GOTEST) -tags noasm ./quant ./internal/team
+	$(GOTEST) -tags noasm ./quant ./internal/team ./kernels/cpu/...
 
 # The cases that take seconds and rarely fail if make test passes.
 full: $(GOTEST)
