@@ -11,6 +11,7 @@ import (
 	"github.com/fucina-go/fucina/core/conformance/reference"
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/internal/invariants"
 	"github.com/fucina-go/fucina/internal/isa"
 	"github.com/fucina-go/fucina/internal/team"
 )
@@ -55,7 +56,8 @@ func setMem(o *op.Operand, misalign int, mem []byte) {
 
 // executors returns executors with different numbers of threads. The first has the default
 // settings, the second has the smallest chunks, and the next two have the smallest chunks and
-// pieces. The others have the other levels of this processor.
+// pieces. The others have the other levels of this processor, but for the race detector, which does
+// not see assembly and makes Go code slow.
 func executors(t testing.TB) []*Executor {
 	out := make([]*Executor, 4)
 	for i := range out {
@@ -70,7 +72,7 @@ func executors(t testing.TB) []*Executor {
 		}
 	}
 	for _, level := range isa.Supported() {
-		if level != out[0].level {
+		if level != out[0].level && !invariants.RaceEnabled {
 			out = append(out, newExecutor(nil, level))
 		}
 	}
