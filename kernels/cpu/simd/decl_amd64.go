@@ -75,9 +75,31 @@ func q3kRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 func tq20RowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
 // iq4xsRowsVNNI is q4kRowsVBMI for IQ4_XS and Ascending, without the need for VBMI and GFNI.
+
+// q2kRowsVBMI is q2kRowsVNNI with GFNI too.
+//
+//go:noescape
+func q2kRowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// q3kRowsVBMI is q3kRowsVNNI with GFNI too.
+//
+//go:noescape
+func q3kRowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// tq20RowsVBMI is tq20RowsVNNI with GFNI too.
+//
+//go:noescape
+func tq20RowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// iq4xsRowsVBMI is q4kRowsVBMI for IQ4_XS and Ascending.
 //
 //go:noescape
 func iq4xsRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// iq4xsRowsVBMI is iq4xsRowsVNNI with VBMI and GFNI.
+//
+//go:noescape
+func iq4xsRowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
 // q40RowsVNNI sets out[i], for each of the rows of Q4_0 that are rowBytes apart, to
 //
@@ -118,9 +140,39 @@ func iq4nlRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 //go:noescape
 func mxfp4RowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
+// q40RowsVBMI is q40RowsVNNI with GFNI too.
+//
+//go:noescape
+func q40RowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// q41RowsVBMI is q41RowsVNNI with GFNI too.
+//
+//go:noescape
+func q41RowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// q50RowsVBMI is q50RowsVNNI with GFNI too.
+//
+//go:noescape
+func q50RowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// q51RowsVBMI is q51RowsVNNI with GFNI too.
+//
+//go:noescape
+func q51RowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// iq4nlRowsVBMI is iq4nlRowsVNNI with GFNI too.
+//
+//go:noescape
+func iq4nlRowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// mxfp4RowsVBMI is mxfp4RowsVNNI with GFNI too.
+//
+//go:noescape
+func mxfp4RowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
 // The tiles add 256 elements of a panel, times those of tiles*n rows of activations, whose stretches
 // are ActBytes apart, to c [row of activations][32]. n is the last number of the name. W has codes so
-// small that the sum of 16 products is a word, in Bias32W that of 32. They need AVX-512 F, BW, DQ, VL
+// small that the sum of 16 products is a word, in Bias32W that of 32, and in Bias16H that of 8. They need AVX-512 F, BW, DQ, VL
 // and VNNI.
 
 //go:noescape
@@ -196,6 +248,18 @@ func tileBias32Wx2(c *float32, panel, act *byte, tiles int)
 func tileBias32Wx1(c *float32, panel, act *byte, tiles int)
 
 //go:noescape
+func tileBias16Hx6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16Hx4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16Hx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16Hx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
 func tileMins32x6(c *float32, panel, act *byte, tiles int)
 
 //go:noescape
@@ -267,8 +331,21 @@ func tileSmallTermx2(c *float32, panel, act *byte, tiles int)
 //go:noescape
 func tileSmallTermx1(c *float32, panel, act *byte, tiles int)
 
+//go:noescape
+func tileSmallTwox6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallTwox4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallTwox2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallTwox1(c *float32, panel, act *byte, tiles int)
+
 // The tiles of AVX2 do the same with AVX2 and FMA only. After D follows the number of products of
-// codes of the panel whose sum is a word; S has codes that are 128 too much.
+// codes of the panel whose sum is a word; S takes
+// the bias off the codes.
 
 //go:noescape
 func tileMins16D4x3AVX2(c *float32, panel, act *byte, tiles int)
@@ -395,6 +472,15 @@ func tileSmallTermD4x2AVX2(c *float32, panel, act *byte, tiles int)
 
 //go:noescape
 func tileSmallTermD4x1AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallTwoSx3AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallTwoSx2AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallTwoSx1AVX2(c *float32, panel, act *byte, tiles int)
 
 // The tiles of AVX-VNNI do the same with AVX2, FMA and VPDPBUSD of AVX-VNNI. W has codes so small that
 // the sum of 16 products is a word.
@@ -576,6 +662,9 @@ func iq4nlUnpack(panel, w *byte, rowBytes int)
 //go:noescape
 func mxfp4Unpack(panel, w *byte, rowBytes int)
 
+//go:noescape
+func nvfp4Unpack(panel, w *byte, rowBytes int)
+
 // They need AVX2 and F16C only.
 
 //go:noescape
@@ -620,6 +709,9 @@ func iq4nlUnpackAVX2(panel, w *byte, rowBytes int)
 //go:noescape
 func mxfp4UnpackAVX2(panel, w *byte, rowBytes int)
 
+//go:noescape
+func nvfp4UnpackAVX2(panel, w *byte, rowBytes int)
+
 // The functions of peak multiply registers in n rounds: see Peak.
 
 //go:noescape
@@ -630,118 +722,3 @@ func peakAVXVNNI(n int)
 
 //go:noescape
 func peak512(n int)
-
-// iq2xxsRowsVNNI is q4kRowsVBMI for IQ2_XXS and Ascending. It needs AVX-512 F, BW, DQ, VL and VNNI, and
-// BMI2.
-//
-//go:noescape
-func iq2xxsRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
-
-// iq3xxsRowsVNNI is iq2xxsRowsVNNI for IQ3_XXS.
-//
-//go:noescape
-func iq3xxsRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
-
-// iq2xsRowsVNNI is iq2xxsRowsVNNI for IQ2_XS.
-//
-//go:noescape
-func iq2xsRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
-
-// iq2sRowsVNNI is iq2xxsRowsVNNI for IQ2_S.
-//
-//go:noescape
-func iq2sRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
-
-// iq3sRowsVNNI is iq2xxsRowsVNNI for IQ3_S.
-//
-//go:noescape
-func iq3sRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
-
-// iq1sRowsVNNI is iq2xxsRowsVNNI for IQ1_S.
-//
-//go:noescape
-func iq1sRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
-
-// iq1mRowsVNNI is iq2xxsRowsVNNI for IQ1_M.
-//
-//go:noescape
-func iq1mRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
-
-// tq10RowsVNNI is iq2xxsRowsVNNI for TQ1_0.
-//
-//go:noescape
-func tq10RowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
-
-// q8kRowsVNNI is iq2xxsRowsVNNI for Q8_K.
-//
-//go:noescape
-func q8kRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
-
-// q20RowsVNNI is q40RowsVNNI for Q2_0.
-//
-//go:noescape
-func q20RowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
-
-// q20g64RowsVNNI is q40RowsVNNI for Q2_0_G64.
-//
-//go:noescape
-func q20g64RowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
-
-// nvfp4RowsVNNI is q40RowsVNNI for NVFP4.
-//
-//go:noescape
-func nvfp4RowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
-
-// q10RowsVNNI is q40RowsVNNI for Q1_0.
-//
-//go:noescape
-func q10RowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
-
-// q81RowsVNNI is q40RowsVNNI for Q8_1.
-//
-//go:noescape
-func q81RowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
-
-// These functions unpack as q4kUnpack does. They need BMI2, too.
-
-//go:noescape
-func iq2xxsUnpack(panel, w *byte, rowBytes int)
-
-//go:noescape
-func iq3xxsUnpack(panel, w *byte, rowBytes int)
-
-//go:noescape
-func iq2xsUnpack(panel, w *byte, rowBytes int)
-
-//go:noescape
-func iq2sUnpack(panel, w *byte, rowBytes int)
-
-//go:noescape
-func iq3sUnpack(panel, w *byte, rowBytes int)
-
-//go:noescape
-func iq1sUnpack(panel, w *byte, rowBytes int)
-
-//go:noescape
-func iq1mUnpack(panel, w *byte, rowBytes int)
-
-//go:noescape
-func tq10Unpack(panel, w *byte, rowBytes int)
-
-//go:noescape
-func q8kUnpack(panel, w *byte, rowBytes int)
-
-//go:noescape
-func q20Unpack(panel, w *byte, rowBytes int)
-
-//go:noescape
-func q20g64Unpack(panel, w *byte, rowBytes int)
-
-//go:noescape
-func nvfp4Unpack(panel, w *byte, rowBytes int)
-
-//go:noescape
-func q10Unpack(panel, w *byte, rowBytes int)
-
-//go:noescape
-func q81Unpack(panel, w *byte, rowBytes int)

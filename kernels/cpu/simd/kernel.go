@@ -40,8 +40,8 @@ type (
 )
 
 // callRows is the greatest number of rows of activations that a call of a tile takes, if a level has
-// no other. It limits the time of a call, about 50 us for the slowest tile.
-const callRows = 384
+// no other. It limits the time of a call, about 30 us for the slowest tile.
+const callRows = 192
 
 // KernelOf returns the kernel of the format d for the level, and whether there is one. The level is
 // supported. Once the kernel exists, it does not allocate.
@@ -147,7 +147,7 @@ const padBytes = 292
 
 // Panel multiplies up to PanelRows rows of weights, n elements each and rowBytes apart, by the m rows
 // of activations of Quantize, and sets sums [m][PanelRows] to the products. It is worth the
-// preparation of the panel for about 4 rows of activations or more. scratch has at least ScratchBytes.
+// preparation of the panel from 2 rows of activations on. scratch has at least ScratchBytes.
 func (k *Kernel) Panel(sums []float32, w []byte, rowBytes, rows, n int, act []byte, m int, scratch []byte) {
 	sums = sums[:PanelRows*m]
 	clear(sums)

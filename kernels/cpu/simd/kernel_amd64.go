@@ -46,24 +46,30 @@ var rows512 = [dtype.Count]rows{
 }
 
 var rowsVBMI = [dtype.Count]rows{
-	dtype.Q4_K: q4kRowsVBMI, dtype.Q5_K: q5kRowsVBMI, dtype.Q6_K: q6kRowsVBMI,
+	dtype.Q4_K: q4kRowsVBMI, dtype.Q5_K: q5kRowsVBMI, dtype.Q6_K: q6kRowsVBMI, dtype.IQ4_XS: iq4xsRowsVBMI,
+	dtype.Q2_K: q2kRowsVBMI, dtype.Q3_K: q3kRowsVBMI, dtype.TQ2_0: tq20RowsVBMI,
+	dtype.Q4_0: q40RowsVBMI, dtype.Q4_1: q41RowsVBMI, dtype.Q5_0: q50RowsVBMI, dtype.Q5_1: q51RowsVBMI,
+	dtype.IQ4_NL: iq4nlRowsVBMI, dtype.MXFP4: mxfp4RowsVBMI,
 }
 
 var packersAVX2 = [dtype.Count]packer{
 	dtype.Q2_K: q2kUnpackAVX2, dtype.Q3_K: q3kUnpackAVX2, dtype.Q4_K: q4kUnpackAVX2, dtype.Q5_K: q5kUnpackAVX2, dtype.Q6_K: q6kUnpackAVX2,
 	dtype.TQ2_0: tq20UnpackAVX2, dtype.IQ4_XS: iq4xsUnpackAVX2,
 	dtype.Q4_0: q40UnpackAVX2, dtype.Q4_1: q41UnpackAVX2, dtype.Q5_0: q50UnpackAVX2, dtype.Q5_1: q51UnpackAVX2,
-	dtype.Q8_0: q80UnpackAVX2, dtype.IQ4_NL: iq4nlUnpackAVX2, dtype.MXFP4: mxfp4UnpackAVX2,
+	dtype.Q8_0: q80UnpackAVX2, dtype.IQ4_NL: iq4nlUnpackAVX2, dtype.MXFP4: mxfp4UnpackAVX2, dtype.NVFP4: nvfp4UnpackAVX2,
+	dtype.IQ2_XXS: iq2xxsUnpackAVX2, dtype.IQ3_XXS: iq3xxsUnpackAVX2, dtype.IQ2_XS: iq2xsUnpackAVX2, dtype.IQ2_S: iq2sUnpackAVX2, dtype.IQ3_S: iq3sUnpackAVX2,
+	dtype.IQ1_S: iq1sUnpackAVX2, dtype.IQ1_M: iq1mUnpackAVX2, dtype.TQ1_0: tq10UnpackAVX2, dtype.Q8_K: q8kUnpackAVX2, dtype.Q2_0: q20UnpackAVX2,
+	dtype.Q2_0_G64: q20g64UnpackAVX2, dtype.Q1_0: q10UnpackAVX2, dtype.Q8_1: q81UnpackAVX2,
 }
 
 var packers512 = [dtype.Count]packer{
 	dtype.Q2_K: q2kUnpack, dtype.Q3_K: q3kUnpack, dtype.Q4_K: q4kUnpack, dtype.Q5_K: q5kUnpack, dtype.Q6_K: q6kUnpack,
 	dtype.TQ2_0: tq20Unpack, dtype.IQ4_XS: iq4xsUnpack,
 	dtype.Q4_0: q40Unpack, dtype.Q4_1: q41Unpack, dtype.Q5_0: q50Unpack, dtype.Q5_1: q51Unpack,
-	dtype.Q8_0: q80Unpack, dtype.IQ4_NL: iq4nlUnpack, dtype.MXFP4: mxfp4Unpack,
+	dtype.Q8_0: q80Unpack, dtype.IQ4_NL: iq4nlUnpack, dtype.MXFP4: mxfp4Unpack, dtype.NVFP4: nvfp4Unpack,
 	dtype.IQ2_XXS: iq2xxsUnpack, dtype.IQ3_XXS: iq3xxsUnpack, dtype.IQ2_XS: iq2xsUnpack, dtype.IQ2_S: iq2sUnpack, dtype.IQ3_S: iq3sUnpack,
 	dtype.IQ1_S: iq1sUnpack, dtype.IQ1_M: iq1mUnpack, dtype.TQ1_0: tq10Unpack, dtype.Q8_K: q8kUnpack, dtype.Q2_0: q20Unpack,
-	dtype.Q2_0_G64: q20g64Unpack, dtype.NVFP4: nvfp4Unpack, dtype.Q1_0: q10Unpack, dtype.Q8_1: q81Unpack,
+	dtype.Q2_0_G64: q20g64Unpack, dtype.Q1_0: q10Unpack, dtype.Q8_1: q81Unpack,
 }
 
 // tilesAVX2 depends on how large the codes of a format can be.
@@ -95,7 +101,8 @@ var tilesAVX2 = [dtype.Count][]tile{
 	dtype.Q8_0:     {{3, tileSmall128Sx3AVX2}, {2, tileSmall128Sx2AVX2}, {1, tileSmall128Sx1AVX2}},
 	dtype.Q8_1:     {{3, tileSmall128Sx3AVX2}, {2, tileSmall128Sx2AVX2}, {1, tileSmall128Sx1AVX2}},
 	dtype.IQ4_NL:   {{3, tileSmall128Sx3AVX2}, {2, tileSmall128Sx2AVX2}, {1, tileSmall128Sx1AVX2}},
-	dtype.MXFP4:    {{3, tileSmall128Sx3AVX2}, {2, tileSmall128Sx2AVX2}, {1, tileSmall128Sx1AVX2}},
+	dtype.MXFP4:    {{3, tileSmall16D4x3AVX2}, {2, tileSmall16D4x2AVX2}, {1, tileSmall16D4x1AVX2}},
+	dtype.NVFP4:    {{3, tileSmallTwoSx3AVX2}, {2, tileSmallTwoSx2AVX2}, {1, tileSmallTwoSx1AVX2}},
 }
 
 var tilesAVXVNNI = [dtype.Count][]tile{
@@ -126,7 +133,8 @@ var tilesAVXVNNI = [dtype.Count][]tile{
 	dtype.Q8_0:     {{6, tileSmall128x6AVXVNNI}, {4, tileSmall128x4AVXVNNI}, {2, tileSmall128x2AVXVNNI}, {1, tileSmall128x1AVXVNNI}},
 	dtype.Q8_1:     {{6, tileSmall128x6AVXVNNI}, {4, tileSmall128x4AVXVNNI}, {2, tileSmall128x2AVXVNNI}, {1, tileSmall128x1AVXVNNI}},
 	dtype.IQ4_NL:   {{6, tileSmall128x6AVXVNNI}, {4, tileSmall128x4AVXVNNI}, {2, tileSmall128x2AVXVNNI}, {1, tileSmall128x1AVXVNNI}},
-	dtype.MXFP4:    {{6, tileSmall128x6AVXVNNI}, {4, tileSmall128x4AVXVNNI}, {2, tileSmall128x2AVXVNNI}, {1, tileSmall128x1AVXVNNI}},
+	dtype.MXFP4:    {{6, tileSmall16x6AVXVNNI}, {4, tileSmall16x4AVXVNNI}, {2, tileSmall16x2AVXVNNI}, {1, tileSmall16x1AVXVNNI}},
+	dtype.NVFP4:    {{3, tileSmallTwoSx3AVX2}, {2, tileSmallTwoSx2AVX2}, {1, tileSmallTwoSx1AVX2}},
 }
 
 var tiles512 = [dtype.Count][]tile{
@@ -134,7 +142,7 @@ var tiles512 = [dtype.Count][]tile{
 	dtype.Q3_K:    {{6, tileBias16Wx6}, {4, tileBias16Wx4}, {2, tileBias16Wx2}, {1, tileBias16Wx1}},
 	dtype.Q4_K:    {{6, tileMins32Wx6}, {4, tileMins32Wx4}, {2, tileMins32Wx2}, {1, tileMins32Wx1}},
 	dtype.Q5_K:    {{6, tileMins32x6}, {4, tileMins32x4}, {2, tileMins32x2}, {1, tileMins32x1}},
-	dtype.Q6_K:    {{6, tileBias16x6}, {4, tileBias16x4}, {2, tileBias16x2}, {1, tileBias16x1}},
+	dtype.Q6_K:    {{6, tileBias16Hx6}, {4, tileBias16Hx4}, {2, tileBias16Hx2}, {1, tileBias16Hx1}},
 	dtype.Q8_K:    {{6, tileBias32x6}, {4, tileBias32x4}, {2, tileBias32x2}, {1, tileBias32x1}},
 	dtype.IQ1_S:   {{6, tileBias32x6}, {4, tileBias32x4}, {2, tileBias32x2}, {1, tileBias32x1}},
 	dtype.IQ1_M:   {{6, tileBias16x6}, {4, tileBias16x4}, {2, tileBias16x2}, {1, tileBias16x1}},
@@ -157,5 +165,6 @@ var tiles512 = [dtype.Count][]tile{
 	dtype.Q8_0:     {{6, tileSmall128x6}, {4, tileSmall128x4}, {2, tileSmall128x2}, {1, tileSmall128x1}},
 	dtype.Q8_1:     {{6, tileSmall128x6}, {4, tileSmall128x4}, {2, tileSmall128x2}, {1, tileSmall128x1}},
 	dtype.IQ4_NL:   {{6, tileSmall128x6}, {4, tileSmall128x4}, {2, tileSmall128x2}, {1, tileSmall128x1}},
-	dtype.MXFP4:    {{6, tileSmall128x6}, {4, tileSmall128x4}, {2, tileSmall128x2}, {1, tileSmall128x1}},
+	dtype.MXFP4:    {{6, tileSmall16x6}, {4, tileSmall16x4}, {2, tileSmall16x2}, {1, tileSmall16x1}},
+	dtype.NVFP4:    {{6, tileSmallTwox6}, {4, tileSmallTwox4}, {2, tileSmallTwox2}, {1, tileSmallTwox1}},
 }

@@ -1,7 +1,6 @@
 package simd
 
 import (
-	"bytes"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -14,7 +13,6 @@ import (
 // any number of them, for rows of any number of blocks, and for panels that are not full.
 func TestKernels(t *testing.T) {
 	r := rand.New(rand.NewPCG(17, 18))
-	scratch := make([]byte, ScratchBytes)
 	for d := dtype.DType(1); d < dtype.Count; d++ {
 		if _, ok := KernelOf(d, isa.Generic); !ok {
 			continue
@@ -25,26 +23,24 @@ func TestKernels(t *testing.T) {
 			w := randomRows(t, r, d, c.rows*c.blocks)
 			x := row(r, n*c.m)
 			generic, _ := KernelOf(d, isa.Generic)
-			one := make([]byte, c.m*ActSize(n))
+			one := make([]byte, ActSize(n))
 			want := make([]float32, c.m*c.rows)
 			for i := range c.m {
-				a := one[i*ActSize(n):][:ActSize(n)]
-				generic.Quantize(a, x[i*n:][:n], 1, n)
-				generic.Row(want[i*c.rows:][:c.rows], w, rowBytes, n, a)
+				generic.Quantize(one, x[i*n:], 1, n)
+				for j := range c.rows {
+					want[i*c.rows+j] = generic.dot(w[j*rowBytes:][:rowBytes], one, ActBytes)
+				}
 			}
 			for _, level := range isa.Supported() {
 				k, _ := KernelOf(d, level)
-				act, got := make([]byte, c.m*ActSize(n)), make([]byte, ActSize(n))
+				act := make([]byte, c.m*ActSize(n))
 				k.Quantize(act, x, c.m, n)
 				sums := make([]float32, c.m*PanelRows)
-				k.Panel(sums, w, rowBytes, c.rows, n, act, c.m, scratch)
+				k.Panel(sums, w, rowBytes, c.rows, n, act, c.m, make([]byte, ScratchBytes))
 				out := make([]float32, c.rows)
 				for i := range c.m {
-					k.Quantize(got, x[i*n:][:n], 1, n)
-					if !bytes.Equal(got, one[i*ActSize(n):][:ActSize(n)]) {
-						t.Fatalf("%s, %s: %d blocks: the activations differ", d, level, c.blocks)
-					}
-					k.Row(out, w, rowBytes, n, got)
+					k.Quantize(one, x[i*n:], 1, n)
+					k.Row(out, w, rowBytes, n, one)
 					for j, want := range want[i*c.rows:][:c.rows] {
 						if math.Float32bits(out[j]) != math.Float32bits(want) {
 							t.Fatalf("%s, %s: %d blocks, row %d: %v, want %v", d, level, c.blocks, j, out[j], want)

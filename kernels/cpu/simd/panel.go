@@ -73,8 +73,8 @@ var forms = [dtype.Count]form{
 	dtype.Q8_0:     {bias: 128, order: &Ascending},
 	dtype.Q8_1:     {bias: 128, order: &Ascending},
 	dtype.IQ4_NL:   {bias: 128, order: &Ascending},
-	dtype.MXFP4:    {bias: 128, order: &Ascending},
-	dtype.NVFP4:    {bias: 128, two: true, order: &Ascending},
+	dtype.MXFP4:    {bias: 16, order: &Ascending},
+	dtype.NVFP4:    {bias: 16, two: true, order: &Ascending},
 }
 
 // pack sets the panel to 256 elements of up to 32 rows, which begin at w and are rowBytes apart. n

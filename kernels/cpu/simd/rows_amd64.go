@@ -5,20 +5,23 @@ package simd
 import "github.com/fucina-go/fucina/core/dtype"
 
 var rowsAVX2 = [dtype.Count]rows{
-	dtype.Q4_K:   q4kRowsAVX2,
-	dtype.Q5_K:   q5kRowsAVX2,
-	dtype.Q6_K:   q6kRowsAVX2,
-	dtype.Q2_K:   q2kRowsAVX2,
-	dtype.Q3_K:   q3kRowsAVX2,
-	dtype.TQ2_0:  tq20RowsAVX2,
-	dtype.IQ4_XS: iq4xsRowsAVX2,
-	dtype.Q4_0:   q40RowsAVX2,
-	dtype.Q4_1:   q41RowsAVX2,
-	dtype.Q5_0:   q50RowsAVX2,
-	dtype.Q5_1:   q51RowsAVX2,
-	dtype.Q8_0:   q80RowsAVX2,
-	dtype.IQ4_NL: iq4nlRowsAVX2,
-	dtype.MXFP4:  mxfp4RowsAVX2,
+	dtype.Q4_K:    q4kRowsAVX2,
+	dtype.Q5_K:    q5kRowsAVX2,
+	dtype.Q6_K:    q6kRowsAVX2,
+	dtype.Q2_K:    q2kRowsAVX2,
+	dtype.Q3_K:    q3kRowsAVX2,
+	dtype.TQ2_0:   tq20RowsAVX2,
+	dtype.IQ4_XS:  iq4xsRowsAVX2,
+	dtype.Q4_0:    q40RowsAVX2,
+	dtype.Q4_1:    q41RowsAVX2,
+	dtype.Q5_0:    q50RowsAVX2,
+	dtype.Q5_1:    q51RowsAVX2,
+	dtype.Q8_0:    q80RowsAVX2,
+	dtype.IQ4_NL:  iq4nlRowsAVX2,
+	dtype.MXFP4:   mxfp4RowsAVX2,
+	dtype.IQ2_XXS: iq2xxsRowsAVX2, dtype.IQ3_XXS: iq3xxsRowsAVX2, dtype.IQ2_XS: iq2xsRowsAVX2, dtype.IQ2_S: iq2sRowsAVX2, dtype.IQ3_S: iq3sRowsAVX2,
+	dtype.IQ1_S: iq1sRowsAVX2, dtype.IQ1_M: iq1mRowsAVX2, dtype.TQ1_0: tq10RowsAVX2,
+	dtype.Q8_K: q8kRowsAVX2, dtype.Q2_0: q20RowsAVX2, dtype.Q2_0_G64: q20g64RowsAVX2, dtype.NVFP4: nvfp4RowsAVX2, dtype.Q1_0: q10RowsAVX2, dtype.Q8_1: q81RowsAVX2,
 }
 
 var rowsAVXVNNI = [dtype.Count]rows{

@@ -42,9 +42,9 @@ func TestRows(t *testing.T) {
 			continue
 		}
 		r := rand.New(rand.NewPCG(7, uint64(d)))
-		list := []int{1, 2, 3, 4, 5, 9}
+		list := []int{1, 3, 4, 6, 9}
 		if d.BlockSize() < 256 {
-			list = []int{1, 2, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33}
+			list = []int{1, 2, 7, 8, 9, 16, 17, 25, 33, 57, 64}
 		}
 		for _, blocks := range list {
 			const rows = 3
@@ -62,14 +62,20 @@ func TestRows(t *testing.T) {
 						x[i] = []float32{1, -1, -1, -1}[r.IntN(1+i/32%4)]
 					}
 				}
+				var want [rows]float32
 				for _, level := range isa.Supported() {
 					k, _ := KernelOf(d, level)
 					k.Quantize(act, x, 1, n)
+					if level == isa.Generic {
+						for i := range want {
+							want[i] = k.dot(w[i*rowBytes:][:rowBytes], act, ActBytes)
+						}
+					}
 					clear(out)
 					k.Row(out, w, rowBytes, n, act)
 					for i, v := range out {
-						if want := k.dot(w[i*rowBytes:][:rowBytes], act, ActBytes); math.Float32bits(v) != math.Float32bits(want) {
-							t.Fatalf("%s, %s, %d blocks, row %d: %v, want %v", d, level, blocks, i, v, want)
+						if math.Float32bits(v) != math.Float32bits(want[i]) {
+							t.Fatalf("%s, %s, %d blocks, row %d: %v, want %v", d, level, blocks, i, v, want[i])
 						}
 					}
 				}

@@ -5,6 +5,7 @@ package simd
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/fucina-go/fucina/core/dtype"
@@ -35,63 +36,54 @@ func extreme(t *testing.T, d dtype.DType, w []byte, v byte) {
 // Tiles of every format and every level have the bits of the definition, also where codes and
 // activations are as large as they can be.
 func TestTiles(t *testing.T) {
+	const stretches, n, m = 2, 512, 12
 	r := rand.New(rand.NewPCG(11, 12))
-	for _, level := range isa.Supported() {
-		if level == isa.Generic {
+	for d := dtype.DType(1); d < dtype.Count; d++ {
+		k, ok := KernelOf(d, isa.Generic)
+		if !ok {
+			if d.Valid() && (quant.HasSuper(d) || quant.HasSmall(d)) {
+				t.Errorf("%s has no form", d)
+			}
 			continue
 		}
-		for d := dtype.DType(1); d < dtype.Count; d++ {
-			k, ok := KernelOf(d, level)
-			if !ok {
-				if d.Valid() && (quant.HasSuper(d) || quant.HasSmall(d)) {
-					t.Errorf("%s has no form", d)
-				}
-				continue
-			}
+		rowBytes := n / d.BlockSize() * d.Size()
+		w := randomRows(t, r, d, PanelRows*rowBytes/d.Size())
+		for i, v := range []byte{0xff, 0, 0x80, 0x7f, 0xf0} {
+			extreme(t, d, w[i*rowBytes:][:rowBytes], v)
+			copy(w[(31-i)*rowBytes:][:rowBytes], w[i*rowBytes:])
+		}
+		x := row(r, n*m)
+		for i := range n {
+			x[i], x[n+i], x[2*n+i] = 3, -3, float32(1-i%2*2)
+		}
+		act, want := guarded(t, m*ActSize(n)), make([]float32, m*PanelRows)
+		k.Quantize(act, x, m, n)
+		for i := range want {
+			want[i] = k.dot(w[i%PanelRows*rowBytes:][:rowBytes], act[i/PanelRows*ActBytes:], m*ActBytes)
+		}
+		var panels [stretches][]byte
+		for b := range panels {
+			panels[b] = guarded(t, PanelBytes)
+			forms[d].pack(panels[b], d, w[b*rowBytes/stretches:], rowBytes, PanelRows, 256)
+		}
+		for _, level := range isa.Supported() {
+			k, _ := KernelOf(d, level)
 			for _, tile := range k.tiles {
-				testTile(t, r, k, level, tile)
+				c := guardedFloats(t, 2*tile.size*PanelRows)
+				for b := range panels {
+					tile.add(&c[0], &panels[b][0], &act[b*m*ActBytes], 2)
+				}
+				for i, got := range c {
+					if math.Float32bits(got) != math.Float32bits(want[i]) {
+						t.Fatalf("%s, %s, tile of %d, activations %d, row %d: %v, want %v", d, level, tile.size, i/PanelRows, i%PanelRows, got, want[i])
+					}
+				}
 			}
 		}
 	}
 }
 
-func testTile(t *testing.T, r *rand.Rand, k *Kernel, level isa.Level, tile tile) {
-	t.Helper()
-	const stretches = 2
-	n := 256 * stretches
-	rowBytes := n / k.d.BlockSize() * k.d.Size()
-	w := randomRows(t, r, k.d, PanelRows*rowBytes/k.d.Size())
-	for i, v := range []byte{0xff, 0, 0x80, 0x7f, 0xf0} {
-		extreme(t, k.d, w[i*rowBytes:][:rowBytes], v)
-		copy(w[(31-i)*rowBytes:][:rowBytes], w[i*rowBytes:])
-	}
-	m := 2 * tile.size
-	x := row(r, n*m)
-	for i := range x[:n] {
-		x[i] = 3
-		if m > 2 {
-			x[n+i] = -3
-			x[2*n+i] = float32(1 - i%2*2)
-		}
-	}
-	act := make([]byte, m*ActSize(n))
-	k.Quantize(act, x, m, n)
-	panel, c := make([]byte, PanelBytes), make([]float32, m*PanelRows)
-	for b := range stretches {
-		k.form.pack(panel, k.d, w[b*rowBytes/stretches:], rowBytes, PanelRows, 256)
-		tile.add(&c[0], &panel[0], &act[b*m*ActBytes], 2)
-	}
-	for i := range m {
-		for j := range PanelRows {
-			want := k.dot(w[j*rowBytes:][:rowBytes], act[i*ActBytes:], m*ActBytes)
-			if got := c[i*PanelRows+j]; math.Float32bits(got) != math.Float32bits(want) {
-				t.Fatalf("%s, %s, tile of %d, activations %d, row %d: %v, want %v", k.d, level, tile.size, i, j, got, want)
-			}
-		}
-	}
-}
-
-// The functions that unpack make the panels of pack, and read nothing after the weights.
+// The functions that unpack make the panels of pack, and read nothing after the last row.
 func TestUnpack(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))
 	for _, level := range isa.Supported() {
@@ -117,4 +109,42 @@ func TestUnpack(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A tile with a large frame may have to move the stack.
+func TestTileMovesStack(t *testing.T) {
+	r := rand.New(rand.NewPCG(19, 20))
+	const m = 6
+	for _, level := range isa.Supported() {
+		for _, d := range []dtype.DType{dtype.Q6_K, dtype.NVFP4} {
+			k, _ := KernelOf(d, level)
+			rowBytes := 256 / d.BlockSize() * d.Size()
+			w := randomRows(t, r, d, PanelRows*rowBytes/d.Size())
+			act := make([]byte, m*ActSize(256))
+			k.Quantize(act, row(r, m*256), m, 256)
+			panel := func() []float32 {
+				sums := make([]float32, m*PanelRows)
+				k.Panel(sums, w, rowBytes, PanelRows, 256, act, m, make([]byte, ScratchBytes))
+				return sums
+			}
+			want := panel()
+			for depth := range 64 {
+				got := make(chan []float32)
+				go func() { got <- deeper(depth, panel) }()
+				if !slices.Equal(<-got, want) {
+					t.Fatalf("%s, %s: other products at depth %d", d, level, depth)
+				}
+			}
+		}
+	}
+}
+
+// deeper calls f after depth calls of itself.
+//
+//go:noinline
+func deeper(depth int, f func() []float32) []float32 {
+	if depth > 0 {
+		return deeper(depth-1, f)
+	}
+	return f()
 }

@@ -47,12 +47,12 @@ func q4kRowsAVX2(fifth, vnni bool) {
 	pick, pickHigh := Table("q4kPick", nil), Table("q4kPickHigh", nil)
 	mask, high, shifts := Table("q4kMask", nil), Table("q4kHigh", nil), Table("q4kShifts", nil)
 	low := bytes2("lowHalves", 15)
-	mins := [4]reg.VecPhysical{ymm(12), ymm(13), ymm(14), ymm(15)}
 	rowLoop(bytes, func(p, act reg.Register, sum reg.VecPhysical, n int) {
+		mask4 := ymm(15)
+		VMOVDQU(low, mask4)
 		for r, v := range totals {
 			VPXOR(v, v, v)
 			if r >= n {
-				VPXOR(mins[r], mins[r], mins[r])
 				continue
 			}
 			x, t, scales := reg.X0, reg.X1, ymm(2)
@@ -66,18 +66,22 @@ func q4kRowsAVX2(fifth, vnni bool) {
 			VPOR(x, t, t)
 			VPMOVZXBW(t, scales)
 			VEXTRACTI128(Imm(1), scales, x)
-			VPMADDWD(At(act, actBytes*r+actSums32), x, mins[r].AsX())
+			VPMADDWD(At(act, actBytes*r+actSums32), x, minsOf(r).AsX())
+			addMins(r, n)
 			VPERMQ(Imm(0x44), scales, scales)
 			if fifth {
 				VMOVDQU(At(p, bytes*r+16), ymm(6))
 			}
+			words := &scaled2{vnni: vnni, total: v, second: ymm(1)}
 			for g := range 8 {
-				q, s := ymm(3), ymm(4)
-				VMOVDQU(At(p, bytes*r+codes+32*(g/2)), q)
-				if g%2 == 1 {
-					VPSRLW(Imm(4), q, q)
+				two, q, s := ymm(0), ymm(3), ymm(4)
+				if g%2 == 0 {
+					VMOVDQU(At(p, bytes*r+codes+32*(g/2)), two)
+					VPAND(mask4, two, q)
+				} else {
+					VPSRLW(Imm(4), two, q)
+					VPAND(mask4, q, q)
 				}
-				VPAND(low, q, q)
 				if fifth {
 					f := ymm(7)
 					switch {
@@ -91,11 +95,11 @@ func q4kRowsAVX2(fifth, vnni bool) {
 				}
 				VPMADDUBSW(At(act, actBytes*r+32*halvesOrder[g]), q, q)
 				scale2(32, g, scales, s)
-				scaled2(vnni, s, q, v)
+				words.add(s, q)
 			}
+			words.finish()
 		}
-		sumWords(mins)
-		VCVTDQ2PS(reg.X0, reg.X4)
+		VCVTDQ2PS(reg.X12, reg.X4)
 		sumWords(totals)
 		VCVTDQ2PS(reg.X0, reg.X0)
 		halfPairs(p, bytes, 0, n)
@@ -103,6 +107,26 @@ func q4kRowsAVX2(fifth, vnni bool) {
 		VFNMADD231PS(reg.X2, reg.X4, reg.X0)
 		addLanes(act, sum, n)
 	})
+}
+
+// minsOf is where the words of the minima of super-block r come.
+func minsOf(r int) reg.VecPhysical { return ymm(12 + (r+1)/2) }
+
+// addMins goes on with the words of the minima of super-block r, of which there are n. After the last
+// one, word r of X12 has the sum of those of super-block r of the lower lane, and the upper lane of Y12
+// the other ones. It needs the registers 12 to 14.
+func addMins(r, n int) {
+	a, b, c := ymm(12), ymm(13), ymm(14)
+	switch {
+	case n == 1:
+		VPHADDD(a, a, a)
+		VPHADDD(a, a, a)
+	case r == 1:
+		VPHADDD(b, a, a)
+	case r == 3:
+		VPHADDD(c, b, b)
+		VPHADDD(b, a, a)
+	}
 }
 
 // halfPairs sets the words of X1 and X2 to the two halves at the given offset of n super-blocks.
@@ -134,6 +158,9 @@ func q6kRowsAVX2(vnni bool) {
 	TEXT("q6kRows"+level2(vnni), NOSPLIT, smallArgs)
 	low, upper := bytes2("lowHalves", 15), bytes2("upperBits2", 0x30)
 	rowLoop(bytes, func(p, act reg.Register, sum reg.VecPhysical, n int) {
+		mask4, mask2, bits := ymm(15), ymm(14), ymm(13)
+		VMOVDQU(low, mask4)
+		VMOVDQU(upper, mask2)
 		for r, v := range totals {
 			VPXOR(v, v, v)
 			if r >= n {
@@ -147,29 +174,32 @@ func q6kRowsAVX2(vnni bool) {
 			// The words of each lane are the scales of 8 groups of 16.
 			both := [2]reg.VecPhysical{ymm(6), ymm(7)}
 			lanes2(scales, both)
+			words := &scaled2{vnni: vnni, total: v, second: ymm(1)}
 			for g := range 8 {
 				h, k := g/4, g%4
 				q, f, s := ymm(3), ymm(4), ymm(12)
-				VMOVDQU(At(p, bytes*r+64*h+32*(k%2)), q)
-				if k > 1 {
+				if m := At(p, bytes*r+64*h+32*(k%2)); k < 2 {
+					VPAND(m, mask4, q)
+				} else {
+					VMOVDQU(m, q)
 					VPSRLW(Imm(4), q, q)
+					VPAND(mask4, q, q)
 				}
-				VPAND(low, q, q)
-				VMOVDQU(At(p, bytes*r+128+32*h), f)
-				switch k {
-				case 0:
-					VPSLLW(Imm(4), f, f)
-				case 1:
-					VPSLLW(Imm(2), f, f)
-				case 3:
-					VPSRLW(Imm(2), f, f)
+				if k == 0 {
+					VMOVDQU(At(p, bytes*r+128+32*h), bits)
 				}
-				VPAND(upper, f, f)
+				shift := bits
+				if k != 2 {
+					shift = f
+					shifted(bits, 4-2*k, f)
+				}
+				VPAND(mask2, shift, f)
 				VPOR(f, q, q)
 				VPMADDUBSW(At(act, actBytes*r+32*g), q, q)
 				scale2(16, k, both[h], s)
-				scaled2(vnni, s, q, v)
+				words.add(s, q)
 			}
+			words.finish()
 		}
 		sumWords(totals)
 		VCVTDQ2PS(reg.X0, reg.X0)

@@ -10,8 +10,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// This file has the formats of super-blocks whose codes are entries of a grid, or powers of three. One
-// function takes 64 codes, for rows and for panels.
+// This file has rows of the formats of super-blocks whose codes are entries of a grid or digits of base
+// three, and of Q8_K.
 
 // coded is a format of super-blocks without minima.
 type coded struct {
@@ -34,8 +34,6 @@ type coded struct {
 	// words sets the words of v to the scales of the super-block at offset o of p: 8 in an xmm, or 16
 	// in a ymm. It may change the registers 16 to 23.
 	words func(p reg.Register, o int, v reg.VecPhysical)
-	// scale sets v to scale i of 16 rows.
-	scale func(l *lanes, i int, v reg.VecPhysical)
 }
 
 // rows multiplies rows by one row of activations, as q4kRows does.
@@ -98,7 +96,7 @@ func (f *coded) rows() {
 	})
 }
 
-// halves sets the words of X1 to d of n super-blocks. It changes X2.
+// halves sets the words of X1 to d of n super-blocks.
 func (f *coded) halves(p reg.Register, n int) {
 	if f.wide {
 		VMOVSS(At(p, f.d), reg.X1)
@@ -120,75 +118,12 @@ func (f *coded) halves(p reg.Register, n int) {
 	VCVTPH2PS(reg.X1, reg.X1)
 	if f.factor != 0 {
 		w := f.factorWord()
-		VMULPS_BCST(word(fmt.Sprintf("all%x", w), w), reg.X1, reg.X1)
+		VMULPS(Table(fmt.Sprintf("four%x", w), Dwords(w, w, w, w)), reg.X1, reg.X1)
 	}
 }
 
 // factorWord returns the bits of the factor.
 func (f *coded) factorWord() uint32 { return math.Float32bits(f.factor) }
-
-// unpack makes a panel of 32 rows.
-func (f *coded) unpack() {
-	group := max(f.group, 32)
-	if f.group == 16 {
-		group = 16
-	}
-	n := 256 / group
-	u := &unpacker{name: f.name, constants: func() { f.constants(); oddWords() }, codes: func(p reg.Register, u int, v reg.VecPhysical) {
-		f.codes(p, 0, u, v)
-	}, scales: func(l *lanes) {
-		for i := range n {
-			if f.group > 0 {
-				f.scale(l, i, l.v(1))
-			} else {
-				l.set(1, l.v(1))
-			}
-			biased(l, n, i, i, f.shift, l.v(1))
-		}
-		d := l.v(0)
-		switch {
-		case f.wide:
-			l.load(f.d, d)
-			l.store(d, panelD(n))
-			return
-		case f.half != nil:
-			// The quarters of d are the upper four bits of four words.
-			words := [2]reg.VecPhysical{d, l.v(1)}
-			for i, v := range words {
-				l.load(f.d+4*i, v)
-				field(v, 12, 4, l.v(2))
-				VPSRLD(Imm(28), v, v)
-				VPSLLD(Imm(4), v, v)
-				l.or(l.v(2), v, v)
-			}
-			VPSLLD(Imm(8), words[1], words[1])
-			l.or(words[1], d, d)
-		case f.d >= 2:
-			l.load(f.d-2, d)
-			VPSRLD(Imm(16), d, d)
-		default:
-			l.load(f.d, d)
-		}
-		l.widen(d)
-		if f.factor != 0 {
-			l.set(f.factorWord(), l.v(1))
-			VMULPS(l.v(1), d, d)
-		}
-		l.store(d, panelD(n))
-	}}
-	u.generate()
-	if _, ok := ymmFormats[f.name]; ok {
-		ymmUnpack(u)
-	}
-}
-
-// oddWord sets v to 2s+1, where s is bits bits of the words of u, from bit on.
-func oddWord(l *lanes, u reg.VecPhysical, bit, bits int, v reg.VecPhysical) {
-	field(u, bit, bits, v)
-	VPADDD(v, v, v)
-	l.set(1, l.v(5))
-	l.or(l.v(5), v, v)
-}
 
 // grid is a table of package simd: the entries of a grid.
 type grid struct{ table reg.GPVirtual }
@@ -232,6 +167,12 @@ func (e *even) constants() {
 
 // mask sets K1 to the signs whose bytes of seven bits are x. It changes x.
 func (e *even) mask(x reg.GPVirtual) {
+	e.fill(x)
+	KMOVQ(x, reg.K1)
+}
+
+// fill adds the eighth bits to the bytes of x.
+func (e *even) fill(x reg.GPVirtual) {
 	t := GP64()
 	RORXQ(Imm(63), x, t)
 	XORQ(x, t)
@@ -243,7 +184,24 @@ func (e *even) mask(x reg.GPVirtual) {
 	}
 	ANDQ(e.top, t)
 	ORQ(t, x)
-	KMOVQ(x, reg.K1)
+}
+
+// pair sets x to the bytes of seven bits of the words at a and b.
+func (e *even) pair(a, b Mem, x reg.GPVirtual) {
+	y := GP64()
+	MOVL(a, x.As32())
+	MOVL(b, y.As32())
+	PDEPL(e.seven.As32(), x.As32(), x.As32())
+	PDEPL(e.seven.As32(), y.As32(), y.As32())
+	SHLQ(Imm(32), y)
+	ORQ(y, x)
+}
+
+// both is pair for the two words at m.
+func (e *even) both(m Mem, x reg.GPVirtual) {
+	MOVQ(m, x)
+	PEXTQ(e.stored, x, x)
+	PDEPQ(e.seven, x, x)
 }
 
 // rotations returns a table of the rotations of eight quadwords to the right.
@@ -274,12 +232,15 @@ func nibbleScales(m Mem, n int, v reg.VecPhysical) {
 	VPORD_BCST(word("codedOnes", 0x00010001), y, y)
 }
 
-func codedFormats() []*coded {
+// coder has the registers that the functions of formats share.
+type coder struct {
+	table grid
+	even
+}
+
+func (k *coder) formats() []*coded {
 	bias := func() { Broadcast(0x40404040, Z(31)) }
-	var (
-		table grid
-		e     even
-	)
+	table, e := &k.table, &k.even
 	signed := func(name string) func() {
 		return func() {
 			bias()
@@ -303,14 +264,6 @@ func codedFormats() []*coded {
 		Broadcast(0x09090909, Z(30))
 		Broadcast(0x07070707, Z(29))
 	}
-	// signs7 sets K1 to the signs that are 28 bits of both words at m.
-	signs7 := func(m Mem) {
-		x := GP64()
-		MOVQ(m, x)
-		PEXTQ(e.stored, x, x)
-		PDEPQ(e.seven, x, x)
-		e.mask(x)
-	}
 	return []*coded{
 		{name: "iq2xxs", bytes: 66, group: 32, shift: 6, factor: 0.125, constants: signed("gridIQ2XXS"),
 			codes: func(p reg.Register, o, u int, v reg.VecPhysical) {
@@ -319,36 +272,27 @@ func codedFormats() []*coded {
 				VPINSRD(Imm(1), At(p, o+10), reg.X16, reg.X16)
 				VPMOVZXBQ(reg.X16, Z(17))
 				table.eights(Z(17), Z(18))
-				x, y := GP64(), GP64()
-				MOVL(At(p, o+6), x.As32())
-				MOVL(At(p, o+14), y.As32())
-				PDEPL(e.seven.As32(), x.As32(), x.As32())
-				PDEPL(e.seven.As32(), y.As32(), y.As32())
-				SHLQ(Imm(32), y)
-				ORQ(y, x)
+				x := GP64()
+				e.pair(At(p, o+6), At(p, o+14), x)
 				e.mask(x)
 				signs(Z(18), v)
 			}, words: func(p reg.Register, o int, v reg.VecPhysical) {
 				VPSRLQ(Imm(59), At(p, o+2), Z(16))
 				VPORQ_BCST(Table("codedOneQ", Dwords(1, 0)), Z(16), Z(16))
 				VPMOVQW(Z(16), v.AsX())
-			}, scale: func(l *lanes, i int, v reg.VecPhysical) {
-				l.load(6+8*i, l.v(0))
-				oddWord(l, l.v(0), 28, 4, v)
 			}},
 		{name: "iq3xxs", bytes: 98, group: 32, shift: 6, factor: 0.25, constants: signed("gridIQ3XXS"),
 			codes: func(p reg.Register, o, u int, v reg.VecPhysical) {
 				VPMOVZXBD(At(p, o+2+16*u), Z(17))
 				table.fours(Z(17), Z(18))
-				signs7(At(p, o+66+8*u))
+				x := GP64()
+				e.both(At(p, o+66+8*u), x)
+				e.mask(x)
 				signs(Z(18), v)
 			}, words: func(p reg.Register, o int, v reg.VecPhysical) {
 				VPSRLD(Imm(27), At(p, o+66), reg.Y16)
 				VPORD_BCST(word("codedOne", 1), reg.Y16, reg.Y16)
 				VPMOVDW(reg.Y16, v.AsX())
-			}, scale: func(l *lanes, i int, v reg.VecPhysical) {
-				l.load(66+4*i, l.v(0))
-				oddWord(l, l.v(0), 28, 4, v)
 			}},
 		{name: "iq2xs", bytes: 74, group: 16, shift: 6, factor: 0.125, constants: signed("gridIQ2XS"),
 			codes: func(p reg.Register, o, u int, v reg.VecPhysical) {
@@ -364,9 +308,6 @@ func codedFormats() []*coded {
 				signs(Z(18), v)
 			}, words: func(p reg.Register, o int, v reg.VecPhysical) {
 				nibbleScales(At(p, o+66), 8, v)
-			}, scale: func(l *lanes, i int, v reg.VecPhysical) {
-				l.load(66+i/8*4, l.v(0))
-				oddWord(l, l.v(0), i%8*4, 4, v)
 			}},
 		{name: "iq2s", bytes: 82, group: 16, shift: 6, factor: 0.125, constants: func() { bias(); table.load("gridIQ2S") },
 			codes: func(p reg.Register, o, u int, v reg.VecPhysical) {
@@ -379,9 +320,6 @@ func codedFormats() []*coded {
 				signs(Z(18), v)
 			}, words: func(p reg.Register, o int, v reg.VecPhysical) {
 				nibbleScales(At(p, o+74), 8, v)
-			}, scale: func(l *lanes, i int, v reg.VecPhysical) {
-				l.load(74+i/8*4, l.v(0))
-				oddWord(l, l.v(0), i%8*4, 4, v)
 			}},
 		{name: "iq3s", bytes: 110, group: 32, shift: 6, constants: func() { bias(); table.load("gridIQ3S"); Broadcast(256, Z(30)) },
 			codes: func(p reg.Register, o, u int, v reg.VecPhysical) {
@@ -393,9 +331,6 @@ func codedFormats() []*coded {
 				signs(Z(18), v)
 			}, words: func(p reg.Register, o int, v reg.VecPhysical) {
 				nibbleScales(At(p, o+106), 4, v)
-			}, scale: func(l *lanes, i int, v reg.VecPhysical) {
-				l.load(106, l.v(0))
-				oddWord(l, l.v(0), 4*i, 4, v)
 			}},
 		{name: "iq1s", bytes: 50, group: 32, shift: 4, factor: 0.125, constants: iq1,
 			codes: func(p reg.Register, o, u int, v reg.VecPhysical) {
@@ -408,9 +343,6 @@ func codedFormats() []*coded {
 				VPSRLW(Imm(11), At(p, o+34), x)
 				VPANDD_BCST(word("iq1Scale", 0x000e000e), x, x)
 				VPORD_BCST(word("codedOnes", 0x00010001), x, x)
-			}, scale: func(l *lanes, i int, v reg.VecPhysical) {
-				l.load(34+i/2*4, l.v(0))
-				oddWord(l, l.v(0), 12+i%2*16, 3, v)
 			}},
 		{name: "iq1m", bytes: 56, group: 16, shift: 4, d: 48, factor: 0.125, constants: func() {
 			iq1()
@@ -433,9 +365,6 @@ func codedFormats() []*coded {
 				VPSRLVW(Table("iq1mShifts", Repeat([]byte{0, 0, 3, 0, 6, 0, 9, 0}, 4)), y, y)
 				VPANDD_BCST(word("iq1Scale", 0x000e000e), y, y)
 				VPORD_BCST(word("codedOnes", 0x00010001), y, y)
-			}, scale: func(l *lanes, i int, v reg.VecPhysical) {
-				l.load(48+i/8*4, l.v(0))
-				oddWord(l, l.v(0), i/4%2*16+i%4*3, 3, v)
 			}, half: func(p reg.Register, o int, t reg.GPVirtual) {
 				MOVQ(At(p, o+48), t)
 				PEXTQ(e.stored, t, t)
@@ -461,18 +390,7 @@ func codedFormats() []*coded {
 				VBROADCASTI32X4(At(p, o+32), low)
 				VPBROADCASTD(At(p, o+48), reg.K4, low)
 			}
-			power := [5]byte{1, 3, 9, 27, 81}
-			digits := [4][]int{{0, 0, 1, 1}, {2, 2, 3, 3}, {4, 4, 0, 1}, {2, 3, 4}}[u]
-			var b []byte
-			for _, n := range digits {
-				b = append(b, Repeat([]byte{power[n], 0}, 8)...)
-			}
-			if u == 3 {
-				for n := range 4 {
-					b = append(b, Repeat([]byte{power[n], 0}, 2)...)
-				}
-			}
-			powers := Table(fmt.Sprintf("tq10Powers%d", u), b)
+			powers := tq10Powers(u)
 			VPANDD(Z(30), low, high)
 			VPMULLW(powers, high, high)
 			VPMULLW(powers, low, low)
@@ -487,4 +405,21 @@ func codedFormats() []*coded {
 				VPXORD(At(p, o+4+64*u), Z(31), v)
 			}},
 	}
+}
+
+// tq10Powers returns a table of the powers of three as words, which make a digit of the codes 64u to
+// 64u+63 the first one.
+func tq10Powers(u int) Mem {
+	power := [5]byte{1, 3, 9, 27, 81}
+	digits := [4][]int{{0, 0, 1, 1}, {2, 2, 3, 3}, {4, 4, 0, 1}, {2, 3, 4}}[u]
+	var b []byte
+	for _, n := range digits {
+		b = append(b, Repeat([]byte{power[n], 0}, 8)...)
+	}
+	if u == 3 {
+		for n := range 4 {
+			b = append(b, Repeat([]byte{power[n], 0}, 2)...)
+		}
+	}
+	return Table(fmt.Sprintf("tq10Powers%d", u), b)
 }

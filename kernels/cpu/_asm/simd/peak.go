@@ -28,6 +28,6 @@ func peaks() {
 		VPMADDUBSW(ymm(12), ymm(13), ymm(14))
 		VPADDW(ymm(14), ymm(i), ymm(i))
 	})
-	peak("peakAVXVNNI", func(i int) { VexDPBUSD(ymm(12), ymm(13), ymm(i)) })
+	peak("peakAVXVNNI", func(i int) { DotBytes(ymm(12), ymm(13), ymm(i)) })
 	peak("peak512", func(i int) { VPDPBUSD(Z(12), Z(13), Z(i)) })
 }

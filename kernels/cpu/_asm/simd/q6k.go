@@ -83,3 +83,8 @@ func (k *q6k) blocks(p, act reg.Register, sum reg.VecPhysical, n int) {
 	VMULPS(reg.X1, reg.X0, reg.X0)
 	addLanes(act, sum, n)
 }
+
+// turns returns a table of rotations to the left, of the lower and of the upper half.
+func turns(name string, low, high int) Mem {
+	return Table(name, append(Repeat(Dwords(uint32(low)&63, 0), 4), Repeat(Dwords(uint32(high)&63, 0), 4)...))
+}

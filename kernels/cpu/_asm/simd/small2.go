@@ -16,18 +16,28 @@ type small2 struct {
 	most int
 	// signed says that the codes of code are not without a sign.
 	signed bool
-	// code sets q to the codes of the block at m. It may change Y5 to Y7.
+	// tables has the first constants of Y10 to Y12.
+	tables []Mem
+	// code sets q to the codes of the block at m. It may change Y5.
 	code func(m Mem, q reg.VecPhysical)
-	// scale sets Y2 to the scales of the eight blocks at p. If it is nil, a block begins with a half.
-	// It may change Y3 to Y7.
-	scale func(p reg.Register)
+	// scale changes the first words of eight blocks in Y2 to their scales, and may change Y3 to Y7. If
+	// it is nil, a block begins with a half.
+	scale func()
 }
 
-// smallLoop is the body of a function that multiplies rows of blocks by a row of activations. two
-// adds 16 blocks at p, that is two stretches, whose activations are at a and b, to the sum in X8. A
-// rest of blocks is copied into the frame, before zeros. There, b is a if the second stretch has no
-// blocks: the products with the scale 0 are 0, or NaN where those of the first stretch are NaN.
-func smallLoop(bytes int, constants func(), two func(p, a, b reg.Register)) {
+// blocksLoop has the parts of a loop over the blocks of a row, whose sum is in X8.
+type blocksLoop struct {
+	start  func()                     // or nil
+	four   func(p, a, b reg.Register) // adds 32 blocks at p, or nil
+	two    func(p, a, b reg.Register) // adds 16 blocks at p
+	finish func()                     // or nil
+}
+
+// smallLoop is the body of a function that multiplies rows of blocks by a row of activations. The
+// activations of the first two stretches at p are at a and b. A rest of fewer than 16 blocks is copied
+// into the frame, before zeros. There, b is a if the second stretch has no blocks: products with the
+// scale 0 are 0, or NaN where those of the first stretch are NaN.
+func smallLoop(bytes int, constants func(), loop blocksLoop) {
 	size := (16*bytes + 31) / 32 * 32
 	rest := AllocLocal(size)
 	out, w := Load(Param("out"), GP64()), Load(Param("w"), GP64())
@@ -40,14 +50,29 @@ func smallLoop(bytes int, constants func(), two func(p, a, b reg.Register)) {
 	Load(Param("blocks"), n)
 	MOVQ(w, p)
 	VXORPS(sum, sum, sum)
+	if loop.start != nil {
+		loop.start()
+	}
+	pass := func(name string, count int, body func(p, a, b reg.Register)) {
+		Label(name)
+		prefetchRow(p, count*bytes)
+		LEAQ(At(a, actBytes), b)
+		body(p, a, b)
+		ADDQ(I32(int32(count*bytes)), p)
+		ADDQ(I32(int32(count/8*actBytes)), a)
+		SUBQ(Imm(uint64(count)), n)
+	}
+	if loop.four != nil {
+		SUBQ(Imm(32), n)
+		JL(LabelRef("half"))
+		pass("whole", 32, loop.four)
+		JGE(LabelRef("whole"))
+		Label("half")
+		ADDQ(Imm(32), n)
+	}
 	SUBQ(Imm(16), n)
 	JL(LabelRef("rest"))
-	Label("sixteen")
-	LEAQ(At(a, actBytes), b)
-	two(p, a, b)
-	ADDQ(I32(int32(16*bytes)), p)
-	ADDQ(I32(2*actBytes), a)
-	SUBQ(Imm(16), n)
+	pass("sixteen", 16, loop.two)
 	JGE(LabelRef("sixteen"))
 	Label("rest")
 	ADDQ(Imm(16), n)
@@ -76,8 +101,11 @@ func smallLoop(bytes int, constants func(), two func(p, a, b reg.Register)) {
 	VMOVDQU(Mem{Base: p, Index: n, Scale: 1}, reg.X0)
 	VMOVDQU(reg.X0, Mem{Base: to, Index: n, Scale: 1})
 	LEAQ(rest, p)
-	two(p, a, b)
+	loop.two(p, a, b)
 	Label("done")
+	if loop.finish != nil {
+		loop.finish()
+	}
 	VMOVSS(sum, Mem{Base: out})
 	ADDQ(Imm(4), out)
 	ADDQ(rowBytes, w)
@@ -92,7 +120,7 @@ const smallArgs = "func(out *float32, w *byte, rowBytes, rows, blocks int, act *
 // rows multiplies rows with AVX2, or also with AVX-VNNI.
 func (f *small2) rows(vnni bool) {
 	TEXT(f.name+"Rows"+level2(vnni), NOSPLIT, smallArgs)
-	smallLoop(f.bytes, f.constants2, func(p, a, b reg.Register) {
+	smallLoop(f.bytes, f.constants2, blocksLoop{two: func(p, a, b reg.Register) {
 		f.eight(vnni, p, 0, a)
 		VMOVAPS(reg.Y0, reg.Y9)
 		f.eight(vnni, p, 8*f.bytes, b)
@@ -117,7 +145,7 @@ func (f *small2) rows(vnni bool) {
 		VADDSS(part.AsX(), reg.X8, reg.X8)
 		VEXTRACTF128(Imm(1), part, reg.X3)
 		VADDSS(reg.X3, reg.X8, reg.X8)
-	})
+	}})
 }
 
 // level2 returns the end of the name of a function.
@@ -133,6 +161,9 @@ func (f *small2) constants2() {
 	VMOVDQU(Table("nibbleShifts", nil), reg.Y15)
 	VMOVDQU(bytes2("lowHalves", 15), reg.Y14)
 	VMOVDQU(Table("ones2", Repeat(Dwords(0x00010001), 8)), reg.Y13)
+	for i, m := range f.tables {
+		VMOVDQU(m, ymm(10+i))
+	}
 }
 
 // nibble2 sets q to the low halves and then the high halves of the 16 bytes at m.
@@ -162,11 +193,11 @@ func (f *small2) eight(vnni bool, p reg.Register, at int, act reg.Register) {
 		switch {
 		case vnni:
 			if f.signed {
-				VPXOR(bytes2("bias128", 0x80), code, code)
+				VPXOR(reg.Y11, code, code)
 			}
 			VMOVDQU(m, reg.Y5)
 			VPXOR(q, q, q)
-			VexDPBUSD(reg.Y5, code, q)
+			DotBytes(reg.Y5, code, q)
 			return
 		case f.signed:
 			VMOVDQU(m, reg.Y5)
@@ -246,7 +277,7 @@ func (f *small2) eight(vnni bool, p reg.Register, at int, act reg.Register) {
 		return
 	case f.scale != nil:
 		words2(p, at, f.bytes, d)
-		f.scale(p)
+		f.scale()
 	default:
 		// The halves are bytes apart. Each is loaded where it belongs, with what is around it.
 		x := d.AsX()
@@ -278,27 +309,31 @@ func smallFormats2() (list []*small2) {
 		return func(m Mem, q reg.VecPhysical) {
 			// Each byte gets the byte of its fifth bit, of which the bit is taken.
 			VPBROADCASTD(m.Offset(o), reg.Y5)
-			VPSHUFB(Table("fifthByte2", append(append(append(Repeat([]byte{0}, 8), Repeat([]byte{1}, 8)...), Repeat([]byte{2}, 8)...), Repeat([]byte{3}, 8)...)), reg.Y5, reg.Y5)
-			bit := Table("fifthBit2", Repeat([]byte{1, 2, 4, 8, 16, 32, 64, 128}, 4))
-			VMOVDQU(bit, reg.Y6)
-			VPAND(reg.Y6, reg.Y5, reg.Y5)
-			VPCMPEQB(reg.Y6, reg.Y5, reg.Y5)
-			VPAND(bytes2("fifthBits", 16), reg.Y5, reg.Y5)
+			VPSHUFB(reg.Y10, reg.Y5, reg.Y5)
+			VPAND(reg.Y11, reg.Y5, reg.Y5)
+			VPCMPEQB(reg.Y11, reg.Y5, reg.Y5)
+			VPAND(reg.Y12, reg.Y5, reg.Y5)
 			nibble2(m.Offset(o+4), q)
 			VPOR(reg.Y5, q, q)
 		}
 	}
-	look := func(name string, levels [16]int, o int) func(m Mem, q reg.VecPhysical) {
+	fifthTables := []Mem{
+		Table("fifthByte2", append(append(append(Repeat([]byte{0}, 8), Repeat([]byte{1}, 8)...), Repeat([]byte{2}, 8)...), Repeat([]byte{3}, 8)...)),
+		Table("fifthBit2", Repeat([]byte{1, 2, 4, 8, 16, 32, 64, 128}, 4)),
+		bytes2("fifthBits", 16),
+	}
+	look := func(o int) func(m Mem, q reg.VecPhysical) {
+		return func(m Mem, q reg.VecPhysical) {
+			nibble2(m.Offset(o), q)
+			VPSHUFB(q, reg.Y10, q)
+		}
+	}
+	levels := func(name string, levels [16]int) []Mem {
 		var b []byte
 		for _, l := range levels {
 			b = append(b, byte(l))
 		}
-		return func(m Mem, q reg.VecPhysical) {
-			table := Table(name+"Levels2", Repeat(b, 2))
-			nibble2(m.Offset(o), q)
-			VMOVDQU(table, reg.Y5)
-			VPSHUFB(q, reg.Y5, q)
-		}
+		return []Mem{Table(name+"Levels2", Repeat(b, 2)), bytes2("bias128", 0x80)}
 	}
 	for _, f := range smallFormats() {
 		g := &small2{small: f}
@@ -308,35 +343,33 @@ func smallFormats2() (list []*small2) {
 		case "q41":
 			g.most, g.code = 15, nibble(4)
 		case "q50":
-			g.most, g.code = 31, fifth(2)
+			g.most, g.tables, g.code = 31, fifthTables, fifth(2)
 		case "q51":
-			g.most, g.code = 31, fifth(4)
+			g.most, g.tables, g.code = 31, fifthTables, fifth(4)
 		case "q80":
-			g.most, g.signed, g.code = 128, true, func(m Mem, q reg.VecPhysical) { VMOVDQU(m.Offset(2), q) }
+			g.most, g.signed, g.tables = 128, true, []Mem{bytes2("bias128", 0x80), bytes2("bias128", 0x80)}
+			g.code = func(m Mem, q reg.VecPhysical) { VMOVDQU(m.Offset(2), q) }
 		case "iq4nl":
-			g.most, g.signed, g.code = 127, true, look("iq4nl", iq4nlLevels, 2)
+			g.most, g.signed, g.tables, g.code = 127, true, levels("iq4nl", iq4nlLevels), look(2)
 		case "mxfp4":
-			g.most, g.signed, g.code = 12, true, look("fp4", fp4Levels, 1)
-			g.scale = func(reg.Register) { e8m02(reg.Y2) }
-		default:
-			continue
+			g.most, g.signed, g.tables, g.code = 12, true, levels("fp4", fp4Levels), look(1)
+			g.scale = func() { e8m02(reg.Y2) }
 		}
 		list = append(list, g)
 	}
 	return list
 }
 
-// e8m02 changes the words of v to 2^(e-128), where e is the first byte. It changes Y3 and Y4.
+// e8m02 changes the words of v to 2^(e-128), where e is the first byte. It changes Y3 to Y5.
 func e8m02(v reg.VecPhysical) {
-	all := func(name string, w uint32) Mem { return Table(name, Repeat(Dwords(w), 8)) }
 	low, mask := reg.Y3, reg.Y4
-	VPAND(all("byte2", 0xff), v, v)
-	VMOVDQU(all("subnormal2", 0x00200000), low)
+	VPAND(all2("byte2", 0xff), v, v)
+	VMOVDQU(all2("subnormal2", 0x00200000), low)
 	VPSLLVD(v, low, low)
-	VPCMPGTD(all("one2", 1), v, mask)
-	VPCMPEQD(all("byte2", 0xff), v, reg.Y5)
-	VPAND(all("nan2", 0x7fc00000), reg.Y5, reg.Y5)
-	VPSUBD(all("one2", 1), v, v)
+	VPCMPGTD(all2("one2", 1), v, mask)
+	VPCMPEQD(all2("byte2", 0xff), v, reg.Y5)
+	VPAND(all2("nan2", 0x7fc00000), reg.Y5, reg.Y5)
+	VPSUBD(all2("one2", 1), v, v)
 	VPSLLD(Imm(23), v, v)
 	VBLENDVPS(mask, v, low, v)
 	VPOR(reg.Y5, v, v)

@@ -7,8 +7,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// wideFormats are the formats of small blocks that have more than 32 elements.
-func wideFormats() []*small {
+// wideFormats are Q8_1, and the formats of small blocks that have more than 32 elements.
+func wideFormats() []*wideSmall {
 	// two sets v to 64 codes of two bits, the first in the lowest bits of a byte.
 	two := func(m Mem, v reg.VecPhysical) {
 		t := Z(20)
@@ -20,7 +20,7 @@ func wideFormats() []*small {
 	}
 	twos := func() { Broadcast(0x03030303, Z(25)) }
 	fp4, look := levels("fp4", fp4Levels)
-	return []*small{
+	return []*wideSmall{
 		{name: "q10", size: 128, bytes: 18, bias: 1, constants: func() { Broadcast(0x02020202, Z(25)) }, wide: func(b Mem, u int, v reg.VecPhysical) {
 			KMOVQ(b.Offset(2+u%2*8), reg.K1)
 			VMOVDQU8_Z(Z(25), reg.K1, v)
@@ -30,6 +30,11 @@ func wideFormats() []*small {
 		}},
 		{name: "q20g64", size: 64, bytes: 18, bias: 1, constants: twos, wide: func(b Mem, _ int, v reg.VecPhysical) {
 			two(b.Offset(2), v)
+		}},
+		{name: "q81", size: 32, bytes: 36, bias: 128, constants: func() { Broadcast(0x80808080, Z(24)) }, wide: func(b Mem, _ int, v reg.VecPhysical) {
+			VMOVDQU(b.Offset(4), v.AsY())
+			VINSERTI64X4(Imm(1), b.Offset(36+4), v, v)
+			VPXORD(Z(24), v, v)
 		}},
 		{name: "nvfp4", size: 64, bytes: 36, bias: 128, two: true, constants: func() {
 			// 8 bytes have the first 8 of 16 codes in their lower halves.
@@ -52,7 +57,8 @@ func wideFormats() []*small {
 }
 
 // ue4m3 changes the words of v to half the values of unsigned E4M3 numbers, which are in the byte
-// that begins at the given bit. 0x7f is 0. The sign bit is ignored.
+// that begins at the given bit. 0x7f is 0. The sign bit is ignored. Masks make it shorter than that of
+// lanes. It changes the masks K1 and K3.
 func ue4m3(u reg.VecPhysical, bit int, v reg.VecPhysical) {
 	least := Z(23)
 	field(u, bit, 8, v)
@@ -67,7 +73,7 @@ func ue4m3(u reg.VecPhysical, bit int, v reg.VecPhysical) {
 }
 
 // eightTwo sets the words of Y0 to the products of eight times 32 elements at p, with two scales each.
-func (f *small) eightTwo(p, act reg.Register, total [4]reg.VecPhysical) {
+func (f *wideSmall) eightTwo(p, act reg.Register, total [4]reg.VecPhysical) {
 	for i, v := range total {
 		t := Z(10)
 		VPXORD(t, t, t)

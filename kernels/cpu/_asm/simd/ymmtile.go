@@ -22,15 +22,16 @@ type multiplier struct {
 	// is a word: at most 8, the number of steps of a group of 32. It is 0 if sums of 32 bits are made
 	// by VPDPBUSD.
 	depth int
-	// signed says that the codes have 128 too much, and that their magnitudes are multiplied.
-	signed bool
+	// signed is what the codes have too much, if it is taken off so that their magnitudes are
+	// multiplied.
+	signed byte
 	// word says that the sum of 16 products is a word.
 	word bool
 }
 
 func ymmTiles() {
 	words := func(depth int) multiplier { return multiplier{name: fmt.Sprintf("D%d", depth), depth: depth} }
-	signed := multiplier{name: "S", depth: 1, signed: true}
+	signed := func(bias byte) multiplier { return multiplier{name: "S", depth: 1, signed: bias} }
 	dot, dotWord := multiplier{}, multiplier{name: "W", word: true}
 	for _, t := range []ymmTile{
 		{kind: "Mins16", group: 16, mins: true, multiplier: words(4)},
@@ -41,11 +42,12 @@ func ymmTiles() {
 		{kind: "Bias16", group: 16, multiplier: words(1)},
 		{kind: "Bias32", group: 32, multiplier: words(4)},
 		{kind: "Bias32", group: 32, multiplier: words(1)},
-		{kind: "Bias32", group: 32, multiplier: signed},
+		{kind: "Bias32", group: 32, multiplier: signed(128)},
 		{kind: "Small1", bias: 1, multiplier: words(8)},
 		{kind: "Small8", bias: 8, multiplier: words(8)},
 		{kind: "Small16", bias: 16, multiplier: words(4)},
-		{kind: "Small128", multiplier: signed},
+		{kind: "Small128", multiplier: signed(128)},
+		{kind: "SmallTwo", two: true, multiplier: signed(16)},
 		{kind: "SmallTerm", mins: true, multiplier: words(4)},
 
 		{kind: "Mins16", group: 16, mins: true, multiplier: dotWord},
@@ -76,6 +78,7 @@ type ymmTile struct {
 	group int // elements of a scale in a super-block, or 0 for small blocks
 	bias  int // what the sums of small blocks have too much
 	mins  bool
+	two   bool // the halves of a small block have scales of their own
 	multiplier
 }
 
@@ -85,6 +88,7 @@ type ymmRegisters struct {
 	n         int
 	left, off reg.Register
 	codes, a  reg.Register // of this group
+	ahead     reg.Register // the activations of the next tile
 	frame     Mem
 	parts     int
 }
@@ -119,11 +123,16 @@ func (t *ymmTile) generate(n int) {
 		level = "AVXVNNI"
 	}
 	TEXT(fmt.Sprintf("tile%s%sx%d%s", t.kind, t.name, n, level), NOSPLIT, "func(c *float32, panel, act *byte, tiles int)")
-	g := &ymmRegisters{n: n, c: GP64(), act: GP64(), left: GP64(), off: GP64(), codes: GP64(), a: GP64()}
+	g := &ymmRegisters{n: n, c: GP64(), act: GP64(), left: GP64(), off: GP64(), codes: GP64(), a: GP64(), ahead: GP64()}
 	g.p = Load(Param("panel"), GP64())
 	half, tiles := GP64(), GP64()
 	XORQ(half, half)
-	if t.group == 0 || t.depth == 0 {
+	switch {
+	case t.two:
+		g.frame = AllocLocal(2 * 64 * n)
+	case t.group == 0:
+		g.frame = AllocLocal(64*n + 32*n)
+	case t.depth == 0:
 		g.frame = AllocLocal(64 * n)
 	}
 	if t.depth > 0 {
@@ -137,6 +146,7 @@ func (t *ymmTile) generate(n int) {
 	Label("tile")
 	MOVQ(g.p, g.codes)
 	MOVQ(g.act, g.a)
+	LEAQ(At(g.act, actBytes*n), g.ahead)
 	if t.group > 0 {
 		t.super(g)
 	} else {
@@ -167,6 +177,7 @@ func (t *ymmTile) super(g *ymmRegisters) {
 	LEAQ(At(g.p, panelScales), g.off)
 	MOVQ(I32(int32(groups)), g.left)
 	Label("group")
+	prefetch(g.ahead, actBytes*g.n, groups)
 	t.products(g, t.group/4, func(r int, v reg.VecPhysical) {
 		VMOVDQU(At(g.off, 32*r), v)
 		switch {
@@ -182,7 +193,7 @@ func (t *ymmTile) super(g *ymmRegisters) {
 	DECQ(g.left)
 	JNZ(LabelRef("group"))
 	w, b, v := [2]reg.VecPhysical{ymm(12), ymm(13)}, ymm(14), ymm(15)
-	if !t.signed {
+	if t.signed == 0 {
 		sums := actSums32
 		if t.group == 16 {
 			sums = actSums16
@@ -198,7 +209,7 @@ func (t *ymmTile) super(g *ymmRegisters) {
 						continue
 					}
 					if t.depth == 0 {
-						VexDPWSSD(b, w[r], g.part(r, i))
+						DotWords(b, w[r], g.part(r, i))
 						continue
 					}
 					VPMADDWD(b, w[r], v)
@@ -218,7 +229,7 @@ func (t *ymmTile) super(g *ymmRegisters) {
 				sum = v
 				VMOVDQU(g.memory(r, i), sum)
 			}
-			if !t.mins && !t.signed {
+			if !t.mins && t.signed == 0 {
 				VPSUBD(part, sum, sum)
 			}
 			VCVTDQ2PS(sum, sum)
@@ -251,7 +262,7 @@ func (t *ymmTile) products(g *ymmRegisters, steps int, load func(r int, v reg.Ve
 			for i := range g.n {
 				VPBROADCASTD(At(g.a, actBytes*i+4*s), b[i%2])
 				for r := range 2 {
-					VexDPBUSD(b[i%2], w[r], g.part(r, i))
+					DotBytes(b[i%2], w[r], g.part(r, i))
 				}
 			}
 			if t.group == 0 || s != steps-1 && !(t.word && s%4 == 3) {
@@ -263,7 +274,7 @@ func (t *ymmTile) products(g *ymmRegisters, steps int, load func(r int, v reg.Ve
 					part, m := g.part(r, i), g.memory(r, i)
 					if t.word {
 						VMOVDQU(m, b[i%2])
-						VexDPWSSD(w[r], part, b[i%2])
+						DotWords(w[r], part, b[i%2])
 						VMOVDQU(b[i%2], m)
 						continue
 					}
@@ -273,14 +284,14 @@ func (t *ymmTile) products(g *ymmRegisters, steps int, load func(r int, v reg.Ve
 				}
 			}
 		}
-	case t.signed:
+	case t.signed > 0:
 		scale, w, size, b, v := [2]reg.VecPhysical{ymm(6), ymm(7)}, [2]reg.VecPhysical{ymm(8), ymm(9)}, [2]reg.VecPhysical{ymm(10), ymm(11)}, ymm(12), ymm(14)
 		load(0, scale[0])
 		load(1, scale[1])
 		for s := range steps {
 			for r := range 2 {
 				VMOVDQU(At(g.codes, 128*s+32*r), w[r])
-				VPXOR(bytes2("bytes80", 128), w[r], w[r])
+				VPSUBB(bytes2(fmt.Sprintf("bytes%02x", t.signed), t.signed), w[r], w[r])
 				VPABSB(w[r], size[r])
 			}
 			for i := range g.n {
@@ -353,47 +364,68 @@ func (t *ymmTile) products(g *ymmRegisters, steps int, load func(r int, v reg.Ve
 func (t *ymmTile) small(g *ymmRegisters) {
 	w, b, v := [2]reg.VecPhysical{ymm(12), ymm(13)}, ymm(14), ymm(15)
 	g.zero()
+	sums := GP64()
+	if t.bias > 0 || t.mins {
+		makeSums(g.act, g.frame.Offset(64*g.n), t.bias, g.n)
+		LEAQ(g.frame.Offset(64*g.n), sums)
+	}
 	LEAQ(At(g.p, panelScales), g.off)
 	// left counts from 0 to 8, and is the block.
 	XORQ(g.left, g.left)
-	word := GP32()
-	// sum sets a register to a sum of the codes of activations.
-	sum := func(i int, v reg.VecPhysical) {
-		MOVWLSX(Mem{Base: g.act, Index: g.left, Scale: 2, Disp: actBytes*i + actSums}, word)
-		if t.bias > 0 {
-			IMUL3L(I32(int32(-t.bias)), word, word)
+	// sum is the place of what makeSums makes of the activations.
+	sum := func(i int) Mem { return Mem{Base: sums, Index: g.left, Scale: 4, Disp: 32 * i} }
+	ones := func(_ int, v reg.VecPhysical) { VMOVDQU(Table("ones", Repeat([]byte{1, 0}, 16)), v) }
+	// part multiplies the next codes of a block.
+	part := func(steps int) {
+		for i := range g.n {
+			if t.bias > 0 {
+				VPBROADCASTD(sum(i), g.sum(0, i))
+				VMOVDQA(g.sum(0, i), g.sum(1, i))
+				continue
+			}
+			VPXOR(g.sum(0, i), g.sum(0, i), g.sum(0, i))
+			VPXOR(g.sum(1, i), g.sum(1, i), g.sum(1, i))
 		}
-		VMOVD(word, v.AsX())
-		VPBROADCASTD(v.AsX(), v)
+		t.products(g, steps, ones)
+		ADDQ(I32(int32(128*steps)), g.codes)
+		ADDQ(I32(int32(4*steps)), g.a)
 	}
+	// first is the place of the products of the first half of a block.
+	first := func(r, i int) Mem { return g.memory(2+r, i) }
 	Label("block")
-	for i := range g.n {
-		if t.bias > 0 {
-			sum(i, g.sum(0, i))
-			VMOVDQA(g.sum(0, i), g.sum(1, i))
-			continue
+	prefetch(g.ahead, actBytes*g.n, 8)
+	if t.two {
+		part(4)
+		for r := range 2 {
+			VMOVUPS(At(g.off, 32*r), w[0])
+			for i := range g.n {
+				p := g.sum(r, i)
+				VCVTDQ2PS(p, p)
+				VMULPS(w[0], p, p)
+				VMOVUPS(p, first(r, i))
+			}
 		}
-		VPXOR(g.sum(0, i), g.sum(0, i), g.sum(0, i))
-		VPXOR(g.sum(1, i), g.sum(1, i), g.sum(1, i))
+		part(4)
+	} else {
+		part(8)
 	}
-	t.products(g, 8, func(r int, v reg.VecPhysical) {
-		VMOVDQU(Table("ones", Repeat([]byte{1, 0}, 16)), v)
-	})
 	for r := range 2 {
 		VMOVUPS(At(g.off, 32*r), w[0])
-		if t.mins {
+		if t.mins || t.two {
 			VMOVUPS(At(g.off, 8*128+32*r), w[1])
 		}
 		for i := range g.n {
 			p := g.sum(r, i)
 			VCVTDQ2PS(p, p)
 			VBROADCASTSS(Mem{Base: g.act, Index: g.left, Scale: 4, Disp: actBytes*i + actScales}, b)
-			if t.mins {
+			switch {
+			case t.mins:
 				VMULPS(w[0], p, p)
-				sum(i, v)
-				VCVTDQ2PS(v, v)
+				VBROADCASTSS(sum(i), v)
 				VFMADD231PS(v, w[1], p)
-			} else {
+			case t.two:
+				VFMADD213PS(first(r, i), w[1], p)
+			default:
 				VMULPS(w[0], b, b)
 			}
 			VMULPS(b, p, p)
@@ -402,9 +434,7 @@ func (t *ymmTile) small(g *ymmRegisters) {
 			VMOVUPS(p, m)
 		}
 	}
-	ADDQ(I32(1024), g.codes)
 	ADDQ(I32(128), g.off)
-	ADDQ(I32(32), g.a)
 	INCQ(g.left)
 	CMPQ(g.left, I32(8))
 	JNE(LabelRef("block"))
