@@ -547,41 +547,32 @@ func (k *quickProduct) panel(f *factor, b, row, first int, s *scratch) {
 	size := 4 * simd.PanelRows * m
 	memory := s.workspace[k.copies:]
 	y, memory := floats(memory[:size]), memory[size:]
-	var up []float32
 	if k.op == op.GatedProject {
-		up, memory = floats(memory[:size]), memory[size:]
-	}
-	if !k.multiply(y, f, b, row, n, first, m, memory, s) {
+		up, memory := floats(memory[:size]), memory[size:]
+		if !k.multiply(y, f, b, row, n, first, m, memory, s) ||
+			!k.multiply(up, &k.factors[1], b, row, n, first, m, memory, s) ||
+			!s.spend(costOf(k.loops, expCost)*len(y)) {
+			return
+		}
+		pointwise[k.activation].fast(k.loops, y, up, y, nil)
+	} else if !k.multiply(y, f, b, row, n, first, m, memory, s) {
 		return
 	}
-	if up != nil {
-		if !k.multiply(up, &k.factors[1], b, row, n, first, m, memory, s) {
-			return
-		}
-	}
-	cost := n / 4
-	if up != nil {
-		cost = n * expCost
+	if !s.spend(m * n / 4) {
+		return
 	}
 	for i := range m {
-		if !s.spend(cost) {
-			return
-		}
-		y := y[i*simd.PanelRows:][:n]
-		at := b*k.m + first + i
-		f.steps(y, row, k.loops)
-		if up != nil {
-			up := up[i*simd.PanelRows:][:n]
-			k.factors[1].steps(up, row, k.loops)
-			pointwise[k.activation].fast(k.loops, k.out[k.or.at(at)+row:][:n], up, y, nil)
+		y, at := y[i*simd.PanelRows:][:n], b*k.m+first+i
+		if k.residual == nil && n == simd.PanelRows {
+			*(*[simd.PanelRows]float32)(k.out[k.or.at(at)+f.column+row:]) = *(*[simd.PanelRows]float32)(y)
 			continue
 		}
 		k.finish(y, f, row, at)
 	}
 }
 
-// multiply sets y [m][PanelRows] to the products of n rows of the factor with m rows of x. It returns
-// false if the context is done.
+// multiply sets y [m][PanelRows] to the products of n rows of the factor with m rows of x, and does
+// the steps that follow. The other columns of y mean nothing. It returns false if the context is done.
 func (k *quickProduct) multiply(y []float32, f *factor, b, row, n, first, m int, memory []byte, s *scratch) bool {
 	if !s.spend(n * k.kk * m / unitSpeed(k)) {
 		return false
@@ -591,14 +582,20 @@ func (k *quickProduct) multiply(y []float32, f *factor, b, row, n, first, m int,
 	if f.ints != nil {
 		act, _ := k.quantizing.at(f.form, at)
 		f.ints.Panel(y, w, stride, n, k.kk, k.quantizing.act[act:], m, memory)
-		return true
+	} else {
+		clear(y)
+		// Rows of x that are not one stride apart are multiplied in several calls.
+		for i := 0; i < m; {
+			count, xStride := k.xr.run(at + i)
+			count = min(count, m-i)
+			f.floats.Multiply(y[i*simd.PanelRows:], simd.PanelRows, w, stride, n, k.x[k.xr.at(at+i):], xStride, count, k.kk, memory)
+			i += count
+		}
 	}
-	// Rows of x that are not one stride apart are multiplied in several calls.
-	for i := 0; i < m; {
-		count, xStride := k.xr.run(at + i)
-		count = min(count, m-i)
-		f.floats.Multiply(y[i*simd.PanelRows:], simd.PanelRows, w, stride, n, k.x[k.xr.at(at+i):], xStride, count, k.kk, memory)
-		i += count
+	if f.bias != nil || f.scale != 1 {
+		for i := range m {
+			f.steps(y[i*simd.PanelRows:][:n], row, k.loops)
+		}
 	}
 	return true
 }
