@@ -16,9 +16,9 @@ import (
 // quickProduct is the kernel of op.MatMul, op.Project and op.GatedProject, unless the operation is
 // exact. It multiplies the rows of the weights as they are stored, by activations of 8 bits.
 //
-// If there are few rows of x, a unit multiplies a few rows of a matrix by all of them. Otherwise it
-// multiplies a panel of rows of a matrix by a block of rows of x. In both, a value depends on its
-// row of x and its row of the matrix only.
+// If there is one row of x, a unit multiplies a few rows of a matrix by it. Otherwise it multiplies a
+// panel of rows of a matrix by a block of rows of x: already for two rows that is faster than to
+// multiply them one by one. In both, a value depends on its row of x and its row of the matrix only.
 type quickProduct struct {
 	op         op.ID
 	batches, m int // m is the number of rows of x in a batch
@@ -70,13 +70,10 @@ type factor struct {
 
 // division says how a quick product is divided.
 type division struct {
-	few   bool // a unit multiplies rows of a matrix one by one, by all rows of x
+	one   bool // x has one row
 	rows  int  // of a matrix in a unit
 	block int  // rows of x in a unit
 }
-
-// Up to fewRows rows of x are multiplied one by one, if a matrix has a block format.
-const fewRows = 3
 
 // longestRow is the largest length of dot products. One takes less than 100 us.
 const longestRow = 1 << 18
@@ -84,6 +81,9 @@ const longestRow = 1 << 18
 // blockRows is the largest number of rows of x in a unit. With so many, the preparation of a panel
 // is a small part of a unit.
 const blockRows = 512
+
+// leastBlock is the least number of rows of x in a unit, if there are as many.
+const leastBlock = 4
 
 // blockBytes is the size of activations of 8 bits that should stay in the second cache.
 const blockBytes = 2 << 20
@@ -127,8 +127,8 @@ func divide(id op.ID, a *op.Args, m int) division {
 	}
 	kk := a.In[0].Shape.Dim(-1)
 	switch {
-	case m == 1 || ints && m <= fewRows:
-		return division{few: true, rows: rowGroup, block: 1}
+	case m == 1:
+		return division{one: true, rows: rowGroup, block: 1}
 	case !ints:
 		return division{rows: dense.UnitRows, block: min(m, dense.Chunk(kk))}
 	}
@@ -172,7 +172,7 @@ func quickLane(id op.ID) func(a *op.Args) float64 {
 	return func(a *op.Args) float64 {
 		copies, m := copiesOf(id, a), rowsOf(a)
 		d := divide(id, a, m)
-		if d.few {
+		if d.one {
 			return copies
 		}
 		m = d.block
@@ -342,15 +342,15 @@ func (k *quickProduct) prepare(a *op.Args, s *scratch) error {
 		}
 		k.n++
 	}
-	if !k.few {
+	if !k.one {
 		// A unit without assembly ends before the next look at the context is due.
-		k.block = min(k.block, max(fewRows+1, s.e.every*unitSpeed(k)/(k.division.rows*k.kk)))
+		k.block = min(k.block, max(leastBlock, s.e.every*unitSpeed(k)/(k.division.rows*k.kk)))
 		if k.units*k.batches < 4*s.e.lanes {
 			k.block = min(k.block, max(stretchRows, (k.m+s.e.lanes-1)/s.e.lanes))
 		}
 	}
 	k.blocks = 1
-	if !k.few {
+	if !k.one {
 		k.blocks = (k.m + k.block - 1) / k.block
 	}
 	q.bytes = k.xr.n * simd.ActSize(k.kk)
@@ -372,7 +372,7 @@ func (k *quickProduct) release() {
 	k.quantizing.act = nil
 }
 
-// rowGroup is the number of rows of a matrix in a unit for few rows of x.
+// rowGroup is the number of rows of a matrix in a unit for one row of x.
 const rowGroup = 8
 
 // The number of multiply-adds of quick products that take the time of one of the other kernels, which
@@ -386,11 +386,11 @@ const (
 // unitSpeed returns the speed of the units of k.
 func unitSpeed(k *quickProduct) int {
 	speed := panelSpeed
-	if k.few {
+	if k.one {
 		speed = rowsSpeed
 	}
 	for i := range k.factors[:k.n] {
-		if f := &k.factors[i]; k.few && !f.vectorRows || !k.few && !f.vectorPanel {
+		if f := &k.factors[i]; k.one && !f.vectorRows || !k.one && !f.vectorPanel {
 			return goSpeed
 		}
 	}
@@ -404,11 +404,8 @@ func (k *quickProduct) cost() (units, cost int) {
 		per *= 2
 	}
 	rows := min(k.m, k.block)
-	if k.few {
-		rows = k.m
-	}
 	cost = unitCost + per*rows/unitSpeed(k) + k.division.rows*rows/4
-	if !k.few {
+	if !k.one {
 		cost += per / 8 // the preparation of the panel
 	}
 	if k.op == op.GatedProject {
@@ -460,7 +457,7 @@ func (k *quickProduct) find(u int) (f *factor, row int) {
 }
 
 func (k *quickProduct) run(lo, hi int, s *scratch) {
-	if k.few {
+	if k.one {
 		k.runRows(lo, hi, s)
 		return
 	}
@@ -476,38 +473,34 @@ func (k *quickProduct) run(lo, hi int, s *scratch) {
 // a few microseconds from memory.
 const callBytes = 24 << 10
 
-// runRows computes units for few rows of x.
+// runRows computes units for one row of x, which is row b of all for batch b.
 func (k *quickProduct) runRows(lo, hi int, s *scratch) {
 	for u := lo; u < hi; {
 		b := u / k.units
 		f, row := k.find(u % k.units)
-		// The rows of weights stay in the first cache for the second row of x.
 		n := min((hi-u)*k.division.rows, f.n-row, bufferLen, max(1, callBytes/f.size/k.division.rows)*k.division.rows)
 		if k.copies > 0 {
 			n = min(n, simd.PanelRows)
 		}
 		u += (n + k.division.rows - 1) / k.division.rows
-		for i := b * k.m; i < (b+1)*k.m; i++ {
-			y := s.floats[:n]
-			if !k.rows(y, f, b, row, i, s) {
+		y := s.floats[:n]
+		if !k.rows(y, f, b, row, s) {
+			return
+		}
+		if k.op == op.GatedProject {
+			up := s.second[:n]
+			if !k.rows(up, &k.factors[1], b, row, s) {
 				return
 			}
-			if k.op == op.GatedProject {
-				up := s.second[:n]
-				if !k.rows(up, &k.factors[1], b, row, i, s) {
-					return
-				}
-				pointwise[k.activation].fast(k.loops, k.out[k.or.at(i)+row:][:n], up, y, nil)
-				continue
-			}
-			k.finish(y, f, row, i)
+			pointwise[k.activation].fast(k.loops, y, up, y, nil)
 		}
+		k.finish(y, f, row, b)
 	}
 }
 
-// rows sets y to the products of rows of the factor, from row first of batch b on, with row i of x. It
+// rows sets y to the products of rows of the factor, from row first of batch b on, with the row of x. It
 // returns false if the context is done.
-func (k *quickProduct) rows(y []float32, f *factor, b, first, i int, s *scratch) bool {
+func (k *quickProduct) rows(y []float32, f *factor, b, first int, s *scratch) bool {
 	w, stride := f.load(b, first, len(y), s.workspace, s)
 	most, speed := max(1, callBytes/f.size), unitSpeed(k)
 	for at := 0; at < len(y); at += most {
@@ -516,10 +509,10 @@ func (k *quickProduct) rows(y []float32, f *factor, b, first, i int, s *scratch)
 			return false
 		}
 		if f.ints != nil {
-			at, _ := k.quantizing.at(f.form, i)
+			at, _ := k.quantizing.at(f.form, b)
 			f.ints.Row(y, w, stride, k.kk, k.quantizing.act[at:])
 		} else {
-			f.floats.Row(y, w, stride, k.row(i))
+			f.floats.Row(y, w, stride, k.row(b))
 		}
 	}
 	f.steps(y, first, k.loops)
