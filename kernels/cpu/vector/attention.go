@@ -123,9 +123,22 @@ func fold(sums *[16]float32) float32 {
 	return v[0]
 }
 
+// weightLeast is the least difference of scores whose weight is not 0. Its exponential is a normal
+// number: processors take a hundred times as long for smaller ones, and a key that is masked has a
+// score of -Inf.
+const weightLeast = -87
+
+// weight returns e^d, or 0 if d is below weightLeast.
+func weight(d float32) float32 {
+	if d < weightLeast {
+		return 0
+	}
+	return Exp(d)
+}
+
 // Weights replaces the scores p [rows][Keys] by weights relative to the largest score, exp(p-top),
-// where top is that of a row and of tops. It sets tops to these, totals to the sums of the weights,
-// which are folded sums, and factors to exp(top before - top). A top is NaN if one of its scores is;
+// or 0 if p-top is below -87, where top is that of a row and of tops. It sets tops to these, totals
+// to the sums of the weights, which are folded sums, and factors to the weights of the tops before. A top is NaN if one of its scores is;
 // then the other results are NaN, as they are if it is -Inf.
 func (l *Loops) Weights(p []float32, rows int, tops, totals, factors []float32) {
 	p, tops, totals, factors = p[:rows*Keys], tops[:rows], totals[:rows], factors[:rows]
@@ -141,10 +154,10 @@ func (l *Loops) Weights(p []float32, rows int, tops, totals, factors []float32) 
 		if m := most(p); m > before || m != m {
 			tops[r] = m
 		}
-		factors[r] = Exp(before - tops[r])
+		factors[r] = weight(before - tops[r])
 		var sums [16]float32
 		for i, v := range p {
-			p[i] = Exp(v - tops[r])
+			p[i] = weight(v - tops[r])
 			sums[i&15] += p[i]
 		}
 		totals[r] = fold(&sums)

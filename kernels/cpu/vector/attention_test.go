@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -88,6 +89,48 @@ func TestAttention(t *testing.T) {
 					same(t, level, name, got[i], want[i])
 				}
 			}
+		}
+	}
+}
+
+// Weights have the bits of the definition where they become 0, for any number of rows. They are 0 or
+// normal numbers.
+func TestWeights(t *testing.T) {
+	r := rand.New(rand.NewPCG(15, 16))
+	inf := float32(math.Inf(1))
+	for rows := 1; rows < 40; rows++ {
+		p, before := guarded(t, rows*Keys), make([]float32, rows)
+		for i := range p {
+			switch r.IntN(4) {
+			case 0:
+				p[i] = negInf
+			case 1:
+				p[i] = math.Float32frombits(math.Float32bits(weightLeast) + uint32(r.IntN(5)) - 2)
+			case 2:
+				p[i] = -110 * r.Float32()
+			}
+		}
+		for i := range before {
+			before[i] = []float32{negInf, weightLeast, -87.00001, 0, 86.5, 1e30, inf}[r.IntN(7)]
+		}
+		run := func(l *Loops) (weights, rest []float32) {
+			weights = guarded(t, rows*Keys)
+			copy(weights, p)
+			tops, totals, factors := guarded(t, rows), guarded(t, rows), guarded(t, rows)
+			copy(tops, before)
+			l.Weights(weights, rows, tops, totals, factors)
+			return weights, slices.Concat(tops, totals, factors)
+		}
+		want, wantRest := run(&definition)
+		for _, v := range want {
+			if v != 0 && v < 0x1p-126 {
+				t.Fatalf("weight %g is not normal", v)
+			}
+		}
+		for _, level := range isa.Supported()[1:] {
+			got, rest := run(Of(level))
+			same(t, level, "weights", got, want)
+			same(t, level, "tops, totals and factors", rest, wantRest)
 		}
 	}
 }

@@ -17,7 +17,7 @@
 // (1-z)/(1+z) with z = exp(-2|x|), with an error below 2 ulp.
 //
 // Attention goes over blocks of [Keys] keys. A score is the product of a query and a key, a folded sum
-// of sixteen chains of fma. The weights of a block are relative to the largest score so far, and
-// their sum is a folded sum. The values times their weights are added in one chain of fma for each
+// of sixteen chains of fma. The weights of a block are relative to the largest score so far, 0 if
+// the score is less by more than 87, and their sum is a folded sum. The values times their weights are added in one chain of fma for each
 // element, in the order of the keys.
 package vector

@@ -2938,10 +2938,9 @@ TEXT ·weightsAVX2(SB), NOSPLIT, $0-40
 	MOVQ p+0(FP), AX
 	MOVQ rows+8(FP), CX
 	MOVQ tops+16(FP), DX
-	MOVQ totals+24(FP), BX
-	MOVQ factors+32(FP), SI
+	MOVQ factors+32(FP), BX
 
-row:
+top:
 	VBROADCASTSS (DX), Y0
 	VXORPS       Y1, Y1, Y1
 	VMOVUPS      (AX), Y2
@@ -2976,344 +2975,328 @@ row:
 	VCMPPS       $0x03, Y2, Y2, Y3
 	VORPS        Y3, Y1, Y1
 	VMAXPS       Y2, Y0, Y0
-	VMOVMSKPS    Y1, DI
+	VMOVMSKPS    Y1, SI
 	VEXTRACTF128 $0x01, Y0, X2
 	VMAXPS       X2, X0, X0
 	VPERMILPS    $0x4e, X0, X2
 	VMAXPS       X2, X0, X0
 	VPERMILPS    $0xb1, X0, X2
 	VMAXPS       X2, X0, X0
-	TESTL        DI, DI
+	TESTL        SI, SI
 	JZ           number
-	MOVL         $0x7fc00000, DI
-	VMOVD        DI, X0
+	MOVL         $0x7fc00000, SI
+	VMOVD        SI, X0
 
 number:
-	VMOVSS       (DX), X2
-	VMOVSS       X0, (DX)
-	VBROADCASTSS X0, Y0
-	VSUBPS       Y0, Y2, Y2
-	VMOVUPS      expMost<>+0(SB), Y5
-	VMINPS       Y2, Y5, Y2
-	VMOVUPS      expLeast<>+0(SB), Y5
-	VMAXPS       Y2, Y5, Y2
-	VMOVUPS      round<>+0(SB), Y6
-	VMOVUPS      log2e<>+0(SB), Y3
-	VFMADD213PS  Y6, Y2, Y3
-	VMOVAPS      Y3, Y4
-	VSUBPS       Y6, Y3, Y3
-	VPSUBD       Y6, Y4, Y6
-	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
-	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
-	VMOVUPS      exp5<>+0(SB), Y5
-	VFMADD213PS  exp4<>+0(SB), Y2, Y5
-	VFMADD213PS  exp3<>+0(SB), Y2, Y5
-	VFMADD213PS  exp2<>+0(SB), Y2, Y5
-	VFMADD213PS  exp1<>+0(SB), Y2, Y5
-	VFMADD213PS  exp0<>+0(SB), Y2, Y5
-	VMULPS       Y2, Y2, Y4
-	VFMADD213PS  Y2, Y4, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VPSRAD       $0x01, Y6, Y3
-	VPSUBD       Y3, Y6, Y6
-	VPADDD       bias<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y5, Y5
-	VPADDD       bias<>+0(SB), Y6, Y6
-	VPSLLD       $0x17, Y6, Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVAPS      Y5, Y2
-	VMOVSS       X2, (SI)
-	VXORPS       Y8, Y8, Y8
-	VXORPS       Y9, Y9, Y9
-	VMOVUPS      (AX), Y2
-	VSUBPS       Y0, Y2, Y2
-	VMOVUPS      expMost<>+0(SB), Y5
-	VMINPS       Y2, Y5, Y2
-	VMOVUPS      expLeast<>+0(SB), Y5
-	VMAXPS       Y2, Y5, Y2
-	VMOVUPS      round<>+0(SB), Y6
-	VMOVUPS      log2e<>+0(SB), Y3
-	VFMADD213PS  Y6, Y2, Y3
-	VMOVAPS      Y3, Y4
-	VSUBPS       Y6, Y3, Y3
-	VPSUBD       Y6, Y4, Y6
-	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
-	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
-	VMOVUPS      exp5<>+0(SB), Y5
-	VFMADD213PS  exp4<>+0(SB), Y2, Y5
-	VFMADD213PS  exp3<>+0(SB), Y2, Y5
-	VFMADD213PS  exp2<>+0(SB), Y2, Y5
-	VFMADD213PS  exp1<>+0(SB), Y2, Y5
-	VFMADD213PS  exp0<>+0(SB), Y2, Y5
-	VMULPS       Y2, Y2, Y4
-	VFMADD213PS  Y2, Y4, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VPSRAD       $0x01, Y6, Y3
-	VPSUBD       Y3, Y6, Y6
-	VPADDD       bias<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y5, Y5
-	VPADDD       bias<>+0(SB), Y6, Y6
-	VPSLLD       $0x17, Y6, Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVAPS      Y5, Y2
-	VMOVUPS      Y2, (AX)
-	VADDPS       Y2, Y8, Y8
-	VMOVUPS      32(AX), Y2
-	VSUBPS       Y0, Y2, Y2
-	VMOVUPS      expMost<>+0(SB), Y5
-	VMINPS       Y2, Y5, Y2
-	VMOVUPS      expLeast<>+0(SB), Y5
-	VMAXPS       Y2, Y5, Y2
-	VMOVUPS      round<>+0(SB), Y6
-	VMOVUPS      log2e<>+0(SB), Y3
-	VFMADD213PS  Y6, Y2, Y3
-	VMOVAPS      Y3, Y4
-	VSUBPS       Y6, Y3, Y3
-	VPSUBD       Y6, Y4, Y6
-	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
-	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
-	VMOVUPS      exp5<>+0(SB), Y5
-	VFMADD213PS  exp4<>+0(SB), Y2, Y5
-	VFMADD213PS  exp3<>+0(SB), Y2, Y5
-	VFMADD213PS  exp2<>+0(SB), Y2, Y5
-	VFMADD213PS  exp1<>+0(SB), Y2, Y5
-	VFMADD213PS  exp0<>+0(SB), Y2, Y5
-	VMULPS       Y2, Y2, Y4
-	VFMADD213PS  Y2, Y4, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VPSRAD       $0x01, Y6, Y3
-	VPSUBD       Y3, Y6, Y6
-	VPADDD       bias<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y5, Y5
-	VPADDD       bias<>+0(SB), Y6, Y6
-	VPSLLD       $0x17, Y6, Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVAPS      Y5, Y2
-	VMOVUPS      Y2, 32(AX)
-	VADDPS       Y2, Y9, Y9
-	VMOVUPS      64(AX), Y2
-	VSUBPS       Y0, Y2, Y2
-	VMOVUPS      expMost<>+0(SB), Y5
-	VMINPS       Y2, Y5, Y2
-	VMOVUPS      expLeast<>+0(SB), Y5
-	VMAXPS       Y2, Y5, Y2
-	VMOVUPS      round<>+0(SB), Y6
-	VMOVUPS      log2e<>+0(SB), Y3
-	VFMADD213PS  Y6, Y2, Y3
-	VMOVAPS      Y3, Y4
-	VSUBPS       Y6, Y3, Y3
-	VPSUBD       Y6, Y4, Y6
-	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
-	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
-	VMOVUPS      exp5<>+0(SB), Y5
-	VFMADD213PS  exp4<>+0(SB), Y2, Y5
-	VFMADD213PS  exp3<>+0(SB), Y2, Y5
-	VFMADD213PS  exp2<>+0(SB), Y2, Y5
-	VFMADD213PS  exp1<>+0(SB), Y2, Y5
-	VFMADD213PS  exp0<>+0(SB), Y2, Y5
-	VMULPS       Y2, Y2, Y4
-	VFMADD213PS  Y2, Y4, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VPSRAD       $0x01, Y6, Y3
-	VPSUBD       Y3, Y6, Y6
-	VPADDD       bias<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y5, Y5
-	VPADDD       bias<>+0(SB), Y6, Y6
-	VPSLLD       $0x17, Y6, Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVAPS      Y5, Y2
-	VMOVUPS      Y2, 64(AX)
-	VADDPS       Y2, Y8, Y8
-	VMOVUPS      96(AX), Y2
-	VSUBPS       Y0, Y2, Y2
-	VMOVUPS      expMost<>+0(SB), Y5
-	VMINPS       Y2, Y5, Y2
-	VMOVUPS      expLeast<>+0(SB), Y5
-	VMAXPS       Y2, Y5, Y2
-	VMOVUPS      round<>+0(SB), Y6
-	VMOVUPS      log2e<>+0(SB), Y3
-	VFMADD213PS  Y6, Y2, Y3
-	VMOVAPS      Y3, Y4
-	VSUBPS       Y6, Y3, Y3
-	VPSUBD       Y6, Y4, Y6
-	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
-	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
-	VMOVUPS      exp5<>+0(SB), Y5
-	VFMADD213PS  exp4<>+0(SB), Y2, Y5
-	VFMADD213PS  exp3<>+0(SB), Y2, Y5
-	VFMADD213PS  exp2<>+0(SB), Y2, Y5
-	VFMADD213PS  exp1<>+0(SB), Y2, Y5
-	VFMADD213PS  exp0<>+0(SB), Y2, Y5
-	VMULPS       Y2, Y2, Y4
-	VFMADD213PS  Y2, Y4, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VPSRAD       $0x01, Y6, Y3
-	VPSUBD       Y3, Y6, Y6
-	VPADDD       bias<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y5, Y5
-	VPADDD       bias<>+0(SB), Y6, Y6
-	VPSLLD       $0x17, Y6, Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVAPS      Y5, Y2
-	VMOVUPS      Y2, 96(AX)
-	VADDPS       Y2, Y9, Y9
-	VMOVUPS      128(AX), Y2
-	VSUBPS       Y0, Y2, Y2
-	VMOVUPS      expMost<>+0(SB), Y5
-	VMINPS       Y2, Y5, Y2
-	VMOVUPS      expLeast<>+0(SB), Y5
-	VMAXPS       Y2, Y5, Y2
-	VMOVUPS      round<>+0(SB), Y6
-	VMOVUPS      log2e<>+0(SB), Y3
-	VFMADD213PS  Y6, Y2, Y3
-	VMOVAPS      Y3, Y4
-	VSUBPS       Y6, Y3, Y3
-	VPSUBD       Y6, Y4, Y6
-	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
-	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
-	VMOVUPS      exp5<>+0(SB), Y5
-	VFMADD213PS  exp4<>+0(SB), Y2, Y5
-	VFMADD213PS  exp3<>+0(SB), Y2, Y5
-	VFMADD213PS  exp2<>+0(SB), Y2, Y5
-	VFMADD213PS  exp1<>+0(SB), Y2, Y5
-	VFMADD213PS  exp0<>+0(SB), Y2, Y5
-	VMULPS       Y2, Y2, Y4
-	VFMADD213PS  Y2, Y4, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VPSRAD       $0x01, Y6, Y3
-	VPSUBD       Y3, Y6, Y6
-	VPADDD       bias<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y5, Y5
-	VPADDD       bias<>+0(SB), Y6, Y6
-	VPSLLD       $0x17, Y6, Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVAPS      Y5, Y2
-	VMOVUPS      Y2, 128(AX)
-	VADDPS       Y2, Y8, Y8
-	VMOVUPS      160(AX), Y2
-	VSUBPS       Y0, Y2, Y2
-	VMOVUPS      expMost<>+0(SB), Y5
-	VMINPS       Y2, Y5, Y2
-	VMOVUPS      expLeast<>+0(SB), Y5
-	VMAXPS       Y2, Y5, Y2
-	VMOVUPS      round<>+0(SB), Y6
-	VMOVUPS      log2e<>+0(SB), Y3
-	VFMADD213PS  Y6, Y2, Y3
-	VMOVAPS      Y3, Y4
-	VSUBPS       Y6, Y3, Y3
-	VPSUBD       Y6, Y4, Y6
-	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
-	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
-	VMOVUPS      exp5<>+0(SB), Y5
-	VFMADD213PS  exp4<>+0(SB), Y2, Y5
-	VFMADD213PS  exp3<>+0(SB), Y2, Y5
-	VFMADD213PS  exp2<>+0(SB), Y2, Y5
-	VFMADD213PS  exp1<>+0(SB), Y2, Y5
-	VFMADD213PS  exp0<>+0(SB), Y2, Y5
-	VMULPS       Y2, Y2, Y4
-	VFMADD213PS  Y2, Y4, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VPSRAD       $0x01, Y6, Y3
-	VPSUBD       Y3, Y6, Y6
-	VPADDD       bias<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y5, Y5
-	VPADDD       bias<>+0(SB), Y6, Y6
-	VPSLLD       $0x17, Y6, Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVAPS      Y5, Y2
-	VMOVUPS      Y2, 160(AX)
-	VADDPS       Y2, Y9, Y9
-	VMOVUPS      192(AX), Y2
-	VSUBPS       Y0, Y2, Y2
-	VMOVUPS      expMost<>+0(SB), Y5
-	VMINPS       Y2, Y5, Y2
-	VMOVUPS      expLeast<>+0(SB), Y5
-	VMAXPS       Y2, Y5, Y2
-	VMOVUPS      round<>+0(SB), Y6
-	VMOVUPS      log2e<>+0(SB), Y3
-	VFMADD213PS  Y6, Y2, Y3
-	VMOVAPS      Y3, Y4
-	VSUBPS       Y6, Y3, Y3
-	VPSUBD       Y6, Y4, Y6
-	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
-	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
-	VMOVUPS      exp5<>+0(SB), Y5
-	VFMADD213PS  exp4<>+0(SB), Y2, Y5
-	VFMADD213PS  exp3<>+0(SB), Y2, Y5
-	VFMADD213PS  exp2<>+0(SB), Y2, Y5
-	VFMADD213PS  exp1<>+0(SB), Y2, Y5
-	VFMADD213PS  exp0<>+0(SB), Y2, Y5
-	VMULPS       Y2, Y2, Y4
-	VFMADD213PS  Y2, Y4, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VPSRAD       $0x01, Y6, Y3
-	VPSUBD       Y3, Y6, Y6
-	VPADDD       bias<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y5, Y5
-	VPADDD       bias<>+0(SB), Y6, Y6
-	VPSLLD       $0x17, Y6, Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVAPS      Y5, Y2
-	VMOVUPS      Y2, 192(AX)
-	VADDPS       Y2, Y8, Y8
-	VMOVUPS      224(AX), Y2
-	VSUBPS       Y0, Y2, Y2
-	VMOVUPS      expMost<>+0(SB), Y5
-	VMINPS       Y2, Y5, Y2
-	VMOVUPS      expLeast<>+0(SB), Y5
-	VMAXPS       Y2, Y5, Y2
-	VMOVUPS      round<>+0(SB), Y6
-	VMOVUPS      log2e<>+0(SB), Y3
-	VFMADD213PS  Y6, Y2, Y3
-	VMOVAPS      Y3, Y4
-	VSUBPS       Y6, Y3, Y3
-	VPSUBD       Y6, Y4, Y6
-	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
-	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
-	VMOVUPS      exp5<>+0(SB), Y5
-	VFMADD213PS  exp4<>+0(SB), Y2, Y5
-	VFMADD213PS  exp3<>+0(SB), Y2, Y5
-	VFMADD213PS  exp2<>+0(SB), Y2, Y5
-	VFMADD213PS  exp1<>+0(SB), Y2, Y5
-	VFMADD213PS  exp0<>+0(SB), Y2, Y5
-	VMULPS       Y2, Y2, Y4
-	VFMADD213PS  Y2, Y4, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VPSRAD       $0x01, Y6, Y3
-	VPSUBD       Y3, Y6, Y6
-	VPADDD       bias<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y5, Y5
-	VPADDD       bias<>+0(SB), Y6, Y6
-	VPSLLD       $0x17, Y6, Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVAPS      Y5, Y2
-	VMOVUPS      Y2, 224(AX)
-	VADDPS       Y2, Y9, Y9
-	VADDPS       Y9, Y8, Y8
-	VEXTRACTF128 $0x01, Y8, X9
-	VADDPS       X9, X8, X8
-	VPERMILPS    $0x4e, X8, X9
-	VADDPS       X9, X8, X8
-	VPERMILPS    $0xb1, X8, X9
-	VADDPS       X9, X8, X8
-	VMOVSS       X8, (BX)
-	ADDQ         $+256, AX
-	ADDQ         $0x04, DX
-	ADDQ         $0x04, BX
-	ADDQ         $0x04, SI
-	DECQ         CX
+	VMOVSS  (DX), X2
+	VMOVSS  X0, (DX)
+	VSUBSS  X0, X2, X2
+	VMOVSS  X2, (BX)
+	ADDQ    $+256, AX
+	ADDQ    $0x04, DX
+	ADDQ    $0x04, BX
+	DECQ    CX
+	JNZ     top
+	VMOVUPS weightLeast<>+0(SB), Y15
+	VMOVUPS round<>+0(SB), Y14
+	MOVQ    tops+16(FP), AX
+	MOVQ    totals+24(FP), CX
+	MOVQ    factors+32(FP), DX
+	MOVQ    rows+8(FP), BX
+	SUBQ    $0x08, BX
+	JL      fewFactors
+
+factors:
+	VMOVUPS      (DX), Y3
+	VCMPPS       $0x05, Y15, Y3, Y9
+	VMAXPS       Y3, Y15, Y3
+	VMOVUPS      log2e<>+0(SB), Y5
+	VFMADD213PS  Y14, Y3, Y5
+	VPSLLD       $0x17, Y5, Y11
+	VSUBPS       Y14, Y5, Y5
+	VFNMADD231PS ln2Hi<>+0(SB), Y5, Y3
+	VFNMADD231PS ln2Lo<>+0(SB), Y5, Y3
+	VMOVUPS      exp5<>+0(SB), Y7
+	VFMADD213PS  exp4<>+0(SB), Y3, Y7
+	VFMADD213PS  exp3<>+0(SB), Y3, Y7
+	VFMADD213PS  exp2<>+0(SB), Y3, Y7
+	VFMADD213PS  exp1<>+0(SB), Y3, Y7
+	VFMADD213PS  exp0<>+0(SB), Y3, Y7
+	VMULPS       Y3, Y3, Y5
+	VFMADD213PS  Y3, Y5, Y7
+	VADDPS       one<>+0(SB), Y7, Y7
+	VPADDD       oneBits<>+0(SB), Y11, Y11
+	VMULPS       Y11, Y7, Y7
+	VANDPS       Y9, Y7, Y3
+	VMOVUPS      Y3, (DX)
+	ADDQ         $0x20, DX
+	SUBQ         $0x08, BX
+	JGE          factors
+
+fewFactors:
+	ADDQ         $0x08, BX
+	JZ           weights
+	LEAQ         masks<>+0(SB), SI
+	NEGQ         BX
+	VMOVUPS      64(SI)(BX*4), Y0
+	VMASKMOVPS   (DX), Y0, Y3
+	VCMPPS       $0x05, Y15, Y3, Y9
+	VMAXPS       Y3, Y15, Y3
+	VMOVUPS      log2e<>+0(SB), Y5
+	VFMADD213PS  Y14, Y3, Y5
+	VPSLLD       $0x17, Y5, Y11
+	VSUBPS       Y14, Y5, Y5
+	VFNMADD231PS ln2Hi<>+0(SB), Y5, Y3
+	VFNMADD231PS ln2Lo<>+0(SB), Y5, Y3
+	VMOVUPS      exp5<>+0(SB), Y7
+	VFMADD213PS  exp4<>+0(SB), Y3, Y7
+	VFMADD213PS  exp3<>+0(SB), Y3, Y7
+	VFMADD213PS  exp2<>+0(SB), Y3, Y7
+	VFMADD213PS  exp1<>+0(SB), Y3, Y7
+	VFMADD213PS  exp0<>+0(SB), Y3, Y7
+	VMULPS       Y3, Y3, Y5
+	VFMADD213PS  Y3, Y5, Y7
+	VADDPS       one<>+0(SB), Y7, Y7
+	VPADDD       oneBits<>+0(SB), Y11, Y11
+	VMULPS       Y11, Y7, Y7
+	VANDPS       Y9, Y7, Y3
+	VMASKMOVPS   Y3, Y0, (DX)
+
+weights:
+	MOVQ p+0(FP), DX
+	MOVQ rows+8(FP), BX
+
+row:
+	VBROADCASTSS (AX), Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VMOVUPS      (DX), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMOVUPS      32(DX), Y4
+	VSUBPS       Y0, Y4, Y4
+	VCMPPS       $0x05, Y15, Y3, Y9
+	VCMPPS       $0x05, Y15, Y4, Y10
+	VMAXPS       Y3, Y15, Y3
+	VMAXPS       Y4, Y15, Y4
+	VMOVUPS      log2e<>+0(SB), Y5
+	VFMADD213PS  Y14, Y3, Y5
+	VMOVUPS      log2e<>+0(SB), Y6
+	VFMADD213PS  Y14, Y4, Y6
+	VPSLLD       $0x17, Y5, Y11
+	VSUBPS       Y14, Y5, Y5
+	VPSLLD       $0x17, Y6, Y12
+	VSUBPS       Y14, Y6, Y6
+	VFNMADD231PS ln2Hi<>+0(SB), Y5, Y3
+	VFNMADD231PS ln2Hi<>+0(SB), Y6, Y4
+	VFNMADD231PS ln2Lo<>+0(SB), Y5, Y3
+	VFNMADD231PS ln2Lo<>+0(SB), Y6, Y4
+	VMOVUPS      exp5<>+0(SB), Y7
+	VMOVUPS      exp5<>+0(SB), Y8
+	VFMADD213PS  exp4<>+0(SB), Y3, Y7
+	VFMADD213PS  exp4<>+0(SB), Y4, Y8
+	VFMADD213PS  exp3<>+0(SB), Y3, Y7
+	VFMADD213PS  exp3<>+0(SB), Y4, Y8
+	VFMADD213PS  exp2<>+0(SB), Y3, Y7
+	VFMADD213PS  exp2<>+0(SB), Y4, Y8
+	VFMADD213PS  exp1<>+0(SB), Y3, Y7
+	VFMADD213PS  exp1<>+0(SB), Y4, Y8
+	VFMADD213PS  exp0<>+0(SB), Y3, Y7
+	VFMADD213PS  exp0<>+0(SB), Y4, Y8
+	VMULPS       Y3, Y3, Y5
+	VFMADD213PS  Y3, Y5, Y7
+	VADDPS       one<>+0(SB), Y7, Y7
+	VMULPS       Y4, Y4, Y6
+	VFMADD213PS  Y4, Y6, Y8
+	VADDPS       one<>+0(SB), Y8, Y8
+	VPADDD       oneBits<>+0(SB), Y11, Y11
+	VMULPS       Y11, Y7, Y7
+	VANDPS       Y9, Y7, Y3
+	VPADDD       oneBits<>+0(SB), Y12, Y12
+	VMULPS       Y12, Y8, Y8
+	VANDPS       Y10, Y8, Y4
+	VMOVUPS      Y3, (DX)
+	VADDPS       Y3, Y1, Y1
+	VMOVUPS      Y4, 32(DX)
+	VADDPS       Y4, Y2, Y2
+	VMOVUPS      64(DX), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMOVUPS      96(DX), Y4
+	VSUBPS       Y0, Y4, Y4
+	VCMPPS       $0x05, Y15, Y3, Y9
+	VCMPPS       $0x05, Y15, Y4, Y10
+	VMAXPS       Y3, Y15, Y3
+	VMAXPS       Y4, Y15, Y4
+	VMOVUPS      log2e<>+0(SB), Y5
+	VFMADD213PS  Y14, Y3, Y5
+	VMOVUPS      log2e<>+0(SB), Y6
+	VFMADD213PS  Y14, Y4, Y6
+	VPSLLD       $0x17, Y5, Y11
+	VSUBPS       Y14, Y5, Y5
+	VPSLLD       $0x17, Y6, Y12
+	VSUBPS       Y14, Y6, Y6
+	VFNMADD231PS ln2Hi<>+0(SB), Y5, Y3
+	VFNMADD231PS ln2Hi<>+0(SB), Y6, Y4
+	VFNMADD231PS ln2Lo<>+0(SB), Y5, Y3
+	VFNMADD231PS ln2Lo<>+0(SB), Y6, Y4
+	VMOVUPS      exp5<>+0(SB), Y7
+	VMOVUPS      exp5<>+0(SB), Y8
+	VFMADD213PS  exp4<>+0(SB), Y3, Y7
+	VFMADD213PS  exp4<>+0(SB), Y4, Y8
+	VFMADD213PS  exp3<>+0(SB), Y3, Y7
+	VFMADD213PS  exp3<>+0(SB), Y4, Y8
+	VFMADD213PS  exp2<>+0(SB), Y3, Y7
+	VFMADD213PS  exp2<>+0(SB), Y4, Y8
+	VFMADD213PS  exp1<>+0(SB), Y3, Y7
+	VFMADD213PS  exp1<>+0(SB), Y4, Y8
+	VFMADD213PS  exp0<>+0(SB), Y3, Y7
+	VFMADD213PS  exp0<>+0(SB), Y4, Y8
+	VMULPS       Y3, Y3, Y5
+	VFMADD213PS  Y3, Y5, Y7
+	VADDPS       one<>+0(SB), Y7, Y7
+	VMULPS       Y4, Y4, Y6
+	VFMADD213PS  Y4, Y6, Y8
+	VADDPS       one<>+0(SB), Y8, Y8
+	VPADDD       oneBits<>+0(SB), Y11, Y11
+	VMULPS       Y11, Y7, Y7
+	VANDPS       Y9, Y7, Y3
+	VPADDD       oneBits<>+0(SB), Y12, Y12
+	VMULPS       Y12, Y8, Y8
+	VANDPS       Y10, Y8, Y4
+	VMOVUPS      Y3, 64(DX)
+	VADDPS       Y3, Y1, Y1
+	VMOVUPS      Y4, 96(DX)
+	VADDPS       Y4, Y2, Y2
+	VMOVUPS      128(DX), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMOVUPS      160(DX), Y4
+	VSUBPS       Y0, Y4, Y4
+	VCMPPS       $0x05, Y15, Y3, Y9
+	VCMPPS       $0x05, Y15, Y4, Y10
+	VMAXPS       Y3, Y15, Y3
+	VMAXPS       Y4, Y15, Y4
+	VMOVUPS      log2e<>+0(SB), Y5
+	VFMADD213PS  Y14, Y3, Y5
+	VMOVUPS      log2e<>+0(SB), Y6
+	VFMADD213PS  Y14, Y4, Y6
+	VPSLLD       $0x17, Y5, Y11
+	VSUBPS       Y14, Y5, Y5
+	VPSLLD       $0x17, Y6, Y12
+	VSUBPS       Y14, Y6, Y6
+	VFNMADD231PS ln2Hi<>+0(SB), Y5, Y3
+	VFNMADD231PS ln2Hi<>+0(SB), Y6, Y4
+	VFNMADD231PS ln2Lo<>+0(SB), Y5, Y3
+	VFNMADD231PS ln2Lo<>+0(SB), Y6, Y4
+	VMOVUPS      exp5<>+0(SB), Y7
+	VMOVUPS      exp5<>+0(SB), Y8
+	VFMADD213PS  exp4<>+0(SB), Y3, Y7
+	VFMADD213PS  exp4<>+0(SB), Y4, Y8
+	VFMADD213PS  exp3<>+0(SB), Y3, Y7
+	VFMADD213PS  exp3<>+0(SB), Y4, Y8
+	VFMADD213PS  exp2<>+0(SB), Y3, Y7
+	VFMADD213PS  exp2<>+0(SB), Y4, Y8
+	VFMADD213PS  exp1<>+0(SB), Y3, Y7
+	VFMADD213PS  exp1<>+0(SB), Y4, Y8
+	VFMADD213PS  exp0<>+0(SB), Y3, Y7
+	VFMADD213PS  exp0<>+0(SB), Y4, Y8
+	VMULPS       Y3, Y3, Y5
+	VFMADD213PS  Y3, Y5, Y7
+	VADDPS       one<>+0(SB), Y7, Y7
+	VMULPS       Y4, Y4, Y6
+	VFMADD213PS  Y4, Y6, Y8
+	VADDPS       one<>+0(SB), Y8, Y8
+	VPADDD       oneBits<>+0(SB), Y11, Y11
+	VMULPS       Y11, Y7, Y7
+	VANDPS       Y9, Y7, Y3
+	VPADDD       oneBits<>+0(SB), Y12, Y12
+	VMULPS       Y12, Y8, Y8
+	VANDPS       Y10, Y8, Y4
+	VMOVUPS      Y3, 128(DX)
+	VADDPS       Y3, Y1, Y1
+	VMOVUPS      Y4, 160(DX)
+	VADDPS       Y4, Y2, Y2
+	VMOVUPS      192(DX), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMOVUPS      224(DX), Y4
+	VSUBPS       Y0, Y4, Y4
+	VCMPPS       $0x05, Y15, Y3, Y9
+	VCMPPS       $0x05, Y15, Y4, Y10
+	VMAXPS       Y3, Y15, Y3
+	VMAXPS       Y4, Y15, Y4
+	VMOVUPS      log2e<>+0(SB), Y5
+	VFMADD213PS  Y14, Y3, Y5
+	VMOVUPS      log2e<>+0(SB), Y6
+	VFMADD213PS  Y14, Y4, Y6
+	VPSLLD       $0x17, Y5, Y11
+	VSUBPS       Y14, Y5, Y5
+	VPSLLD       $0x17, Y6, Y12
+	VSUBPS       Y14, Y6, Y6
+	VFNMADD231PS ln2Hi<>+0(SB), Y5, Y3
+	VFNMADD231PS ln2Hi<>+0(SB), Y6, Y4
+	VFNMADD231PS ln2Lo<>+0(SB), Y5, Y3
+	VFNMADD231PS ln2Lo<>+0(SB), Y6, Y4
+	VMOVUPS      exp5<>+0(SB), Y7
+	VMOVUPS      exp5<>+0(SB), Y8
+	VFMADD213PS  exp4<>+0(SB), Y3, Y7
+	VFMADD213PS  exp4<>+0(SB), Y4, Y8
+	VFMADD213PS  exp3<>+0(SB), Y3, Y7
+	VFMADD213PS  exp3<>+0(SB), Y4, Y8
+	VFMADD213PS  exp2<>+0(SB), Y3, Y7
+	VFMADD213PS  exp2<>+0(SB), Y4, Y8
+	VFMADD213PS  exp1<>+0(SB), Y3, Y7
+	VFMADD213PS  exp1<>+0(SB), Y4, Y8
+	VFMADD213PS  exp0<>+0(SB), Y3, Y7
+	VFMADD213PS  exp0<>+0(SB), Y4, Y8
+	VMULPS       Y3, Y3, Y5
+	VFMADD213PS  Y3, Y5, Y7
+	VADDPS       one<>+0(SB), Y7, Y7
+	VMULPS       Y4, Y4, Y6
+	VFMADD213PS  Y4, Y6, Y8
+	VADDPS       one<>+0(SB), Y8, Y8
+	VPADDD       oneBits<>+0(SB), Y11, Y11
+	VMULPS       Y11, Y7, Y7
+	VANDPS       Y9, Y7, Y3
+	VPADDD       oneBits<>+0(SB), Y12, Y12
+	VMULPS       Y12, Y8, Y8
+	VANDPS       Y10, Y8, Y4
+	VMOVUPS      Y3, 192(DX)
+	VADDPS       Y3, Y1, Y1
+	VMOVUPS      Y4, 224(DX)
+	VADDPS       Y4, Y2, Y2
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0xb1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSS       X1, (CX)
+	ADDQ         $+256, DX
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, CX
+	DECQ         BX
 	JNZ          row
 	VZEROUPPER
 	RET
+
+DATA weightLeast<>+0(SB)/8, $0xc2ae0000c2ae0000
+DATA weightLeast<>+8(SB)/8, $0xc2ae0000c2ae0000
+DATA weightLeast<>+16(SB)/8, $0xc2ae0000c2ae0000
+DATA weightLeast<>+24(SB)/8, $0xc2ae0000c2ae0000
+DATA weightLeast<>+32(SB)/8, $0xc2ae0000c2ae0000
+DATA weightLeast<>+40(SB)/8, $0xc2ae0000c2ae0000
+DATA weightLeast<>+48(SB)/8, $0xc2ae0000c2ae0000
+DATA weightLeast<>+56(SB)/8, $0xc2ae0000c2ae0000
+GLOBL weightLeast<>(SB), RODATA|NOPTR, $64
+
+DATA oneBits<>+0(SB)/8, $0x3f8000003f800000
+DATA oneBits<>+8(SB)/8, $0x3f8000003f800000
+DATA oneBits<>+16(SB)/8, $0x3f8000003f800000
+DATA oneBits<>+24(SB)/8, $0x3f8000003f800000
+DATA oneBits<>+32(SB)/8, $0x3f8000003f800000
+DATA oneBits<>+40(SB)/8, $0x3f8000003f800000
+DATA oneBits<>+48(SB)/8, $0x3f8000003f800000
+DATA oneBits<>+56(SB)/8, $0x3f8000003f800000
+GLOBL oneBits<>(SB), RODATA|NOPTR, $64
 
 // func widenAVX2(dst *float32, d int, src *byte, offsets *int, n int)
 // Requires: AVX, F16C
@@ -6004,15 +5987,14 @@ rest1:
 	RET
 
 // func weightsAVX512(p *float32, rows int, tops *float32, totals *float32, factors *float32)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F, BMI2
 TEXT ·weightsAVX512(SB), NOSPLIT, $0-40
 	MOVQ p+0(FP), AX
 	MOVQ rows+8(FP), CX
 	MOVQ tops+16(FP), DX
-	MOVQ totals+24(FP), BX
-	MOVQ factors+32(FP), SI
+	MOVQ factors+32(FP), BX
 
-row:
+top:
 	VBROADCASTSS  (DX), Z0
 	VXORPS        Z1, Z1, Z1
 	KXORW         K2, K2, K2
@@ -6034,155 +6016,202 @@ row:
 	VMAXPS        Z2, Z0, Z0
 	VEXTRACTF32X8 $0x01, Z0, Y2
 	VMAXPS        Y2, Y0, Y0
-	KMOVW         K2, DI
+	KMOVW         K2, SI
 	VEXTRACTF128  $0x01, Y0, X2
 	VMAXPS        X2, X0, X0
 	VPERMILPS     $0x4e, X0, X2
 	VMAXPS        X2, X0, X0
 	VPERMILPS     $0xb1, X0, X2
 	VMAXPS        X2, X0, X0
-	TESTL         DI, DI
+	TESTL         SI, SI
 	JZ            number
-	MOVL          $0x7fc00000, DI
-	VMOVD         DI, X0
+	MOVL          $0x7fc00000, SI
+	VMOVD         SI, X0
 
 number:
-	VMOVSS        (DX), X2
-	VMOVSS        X0, (DX)
-	VBROADCASTSS  X0, Z0
-	VSUBPS        Z0, Z2, Z2
-	VMOVUPS       expMost<>+0(SB), Z5
-	VMINPS        Z2, Z5, Z2
-	VMOVUPS       expLeast<>+0(SB), Z5
-	VMAXPS        Z2, Z5, Z2
-	VMOVUPS       round<>+0(SB), Z6
-	VMOVUPS       log2e<>+0(SB), Z3
-	VFMADD213PS   Z6, Z2, Z3
-	VSUBPS        Z6, Z3, Z3
-	VFNMADD231PS  ln2Hi<>+0(SB), Z3, Z2
-	VFNMADD231PS  ln2Lo<>+0(SB), Z3, Z2
-	VMOVUPS       exp5<>+0(SB), Z5
-	VFMADD213PS   exp4<>+0(SB), Z2, Z5
-	VFMADD213PS   exp3<>+0(SB), Z2, Z5
-	VFMADD213PS   exp2<>+0(SB), Z2, Z5
-	VFMADD213PS   exp1<>+0(SB), Z2, Z5
-	VFMADD213PS   exp0<>+0(SB), Z2, Z5
-	VMULPS        Z2, Z2, Z4
-	VFMADD213PS   Z2, Z4, Z5
-	VADDPS        one<>+0(SB), Z5, Z5
-	VSCALEFPS     Z3, Z5, Z2
-	VMOVSS        X2, (SI)
-	VXORPS        Z8, Z8, Z8
-	VMOVUPS       (AX), Z2
-	VSUBPS        Z0, Z2, Z2
-	VMOVUPS       expMost<>+0(SB), Z5
-	VMINPS        Z2, Z5, Z2
-	VMOVUPS       expLeast<>+0(SB), Z5
-	VMAXPS        Z2, Z5, Z2
-	VMOVUPS       round<>+0(SB), Z6
-	VMOVUPS       log2e<>+0(SB), Z3
-	VFMADD213PS   Z6, Z2, Z3
-	VSUBPS        Z6, Z3, Z3
-	VFNMADD231PS  ln2Hi<>+0(SB), Z3, Z2
-	VFNMADD231PS  ln2Lo<>+0(SB), Z3, Z2
-	VMOVUPS       exp5<>+0(SB), Z5
-	VFMADD213PS   exp4<>+0(SB), Z2, Z5
-	VFMADD213PS   exp3<>+0(SB), Z2, Z5
-	VFMADD213PS   exp2<>+0(SB), Z2, Z5
-	VFMADD213PS   exp1<>+0(SB), Z2, Z5
-	VFMADD213PS   exp0<>+0(SB), Z2, Z5
-	VMULPS        Z2, Z2, Z4
-	VFMADD213PS   Z2, Z4, Z5
-	VADDPS        one<>+0(SB), Z5, Z5
-	VSCALEFPS     Z3, Z5, Z2
-	VMOVUPS       Z2, (AX)
-	VADDPS        Z2, Z8, Z8
-	VMOVUPS       64(AX), Z2
-	VSUBPS        Z0, Z2, Z2
-	VMOVUPS       expMost<>+0(SB), Z5
-	VMINPS        Z2, Z5, Z2
-	VMOVUPS       expLeast<>+0(SB), Z5
-	VMAXPS        Z2, Z5, Z2
-	VMOVUPS       round<>+0(SB), Z6
-	VMOVUPS       log2e<>+0(SB), Z3
-	VFMADD213PS   Z6, Z2, Z3
-	VSUBPS        Z6, Z3, Z3
-	VFNMADD231PS  ln2Hi<>+0(SB), Z3, Z2
-	VFNMADD231PS  ln2Lo<>+0(SB), Z3, Z2
-	VMOVUPS       exp5<>+0(SB), Z5
-	VFMADD213PS   exp4<>+0(SB), Z2, Z5
-	VFMADD213PS   exp3<>+0(SB), Z2, Z5
-	VFMADD213PS   exp2<>+0(SB), Z2, Z5
-	VFMADD213PS   exp1<>+0(SB), Z2, Z5
-	VFMADD213PS   exp0<>+0(SB), Z2, Z5
-	VMULPS        Z2, Z2, Z4
-	VFMADD213PS   Z2, Z4, Z5
-	VADDPS        one<>+0(SB), Z5, Z5
-	VSCALEFPS     Z3, Z5, Z2
-	VMOVUPS       Z2, 64(AX)
-	VADDPS        Z2, Z8, Z8
-	VMOVUPS       128(AX), Z2
-	VSUBPS        Z0, Z2, Z2
-	VMOVUPS       expMost<>+0(SB), Z5
-	VMINPS        Z2, Z5, Z2
-	VMOVUPS       expLeast<>+0(SB), Z5
-	VMAXPS        Z2, Z5, Z2
-	VMOVUPS       round<>+0(SB), Z6
-	VMOVUPS       log2e<>+0(SB), Z3
-	VFMADD213PS   Z6, Z2, Z3
-	VSUBPS        Z6, Z3, Z3
-	VFNMADD231PS  ln2Hi<>+0(SB), Z3, Z2
-	VFNMADD231PS  ln2Lo<>+0(SB), Z3, Z2
-	VMOVUPS       exp5<>+0(SB), Z5
-	VFMADD213PS   exp4<>+0(SB), Z2, Z5
-	VFMADD213PS   exp3<>+0(SB), Z2, Z5
-	VFMADD213PS   exp2<>+0(SB), Z2, Z5
-	VFMADD213PS   exp1<>+0(SB), Z2, Z5
-	VFMADD213PS   exp0<>+0(SB), Z2, Z5
-	VMULPS        Z2, Z2, Z4
-	VFMADD213PS   Z2, Z4, Z5
-	VADDPS        one<>+0(SB), Z5, Z5
-	VSCALEFPS     Z3, Z5, Z2
-	VMOVUPS       Z2, 128(AX)
-	VADDPS        Z2, Z8, Z8
-	VMOVUPS       192(AX), Z2
-	VSUBPS        Z0, Z2, Z2
-	VMOVUPS       expMost<>+0(SB), Z5
-	VMINPS        Z2, Z5, Z2
-	VMOVUPS       expLeast<>+0(SB), Z5
-	VMAXPS        Z2, Z5, Z2
-	VMOVUPS       round<>+0(SB), Z6
-	VMOVUPS       log2e<>+0(SB), Z3
-	VFMADD213PS   Z6, Z2, Z3
-	VSUBPS        Z6, Z3, Z3
-	VFNMADD231PS  ln2Hi<>+0(SB), Z3, Z2
-	VFNMADD231PS  ln2Lo<>+0(SB), Z3, Z2
-	VMOVUPS       exp5<>+0(SB), Z5
-	VFMADD213PS   exp4<>+0(SB), Z2, Z5
-	VFMADD213PS   exp3<>+0(SB), Z2, Z5
-	VFMADD213PS   exp2<>+0(SB), Z2, Z5
-	VFMADD213PS   exp1<>+0(SB), Z2, Z5
-	VFMADD213PS   exp0<>+0(SB), Z2, Z5
-	VMULPS        Z2, Z2, Z4
-	VFMADD213PS   Z2, Z4, Z5
-	VADDPS        one<>+0(SB), Z5, Z5
-	VSCALEFPS     Z3, Z5, Z2
-	VMOVUPS       Z2, 192(AX)
-	VADDPS        Z2, Z8, Z8
-	VEXTRACTF32X8 $0x01, Z8, Y9
-	VADDPS        Y9, Y8, Y8
-	VEXTRACTF128  $0x01, Y8, X9
-	VADDPS        X9, X8, X8
-	VPERMILPS     $0x4e, X8, X9
-	VADDPS        X9, X8, X8
-	VPERMILPS     $0xb1, X8, X9
-	VADDPS        X9, X8, X8
-	VMOVSS        X8, (BX)
-	ADDQ          $+256, AX
-	ADDQ          $0x04, DX
-	ADDQ          $0x04, BX
-	ADDQ          $0x04, SI
-	DECQ          CX
+	VMOVSS  (DX), X2
+	VMOVSS  X0, (DX)
+	VSUBSS  X0, X2, X2
+	VMOVSS  X2, (BX)
+	ADDQ    $+256, AX
+	ADDQ    $0x04, DX
+	ADDQ    $0x04, BX
+	DECQ    CX
+	JNZ     top
+	VMOVUPS weightLeast<>+0(SB), Z15
+	VMOVUPS round<>+0(SB), Z30
+	VMOVUPS log2e<>+0(SB), Z16
+	VMOVUPS ln2Hi<>+0(SB), Z17
+	VMOVUPS ln2Lo<>+0(SB), Z18
+	VMOVUPS exp5<>+0(SB), Z19
+	VMOVUPS exp4<>+0(SB), Z20
+	VMOVUPS exp3<>+0(SB), Z21
+	VMOVUPS exp2<>+0(SB), Z22
+	VMOVUPS exp1<>+0(SB), Z23
+	VMOVUPS exp0<>+0(SB), Z24
+	VMOVUPS one<>+0(SB), Z25
+	MOVQ    tops+16(FP), AX
+	MOVQ    totals+24(FP), CX
+	MOVQ    factors+32(FP), DX
+	MOVQ    rows+8(FP), BX
+	SUBQ    $0x10, BX
+	JL      fewFactors
+
+factors:
+	VMOVUPS      (DX), Z3
+	VCMPPS       $0x05, Z15, Z3, K4
+	VMAXPS       Z3, Z15, Z3
+	VMOVUPS      Z16, Z7
+	VFMADD213PS  Z30, Z3, Z7
+	VSUBPS       Z30, Z7, Z7
+	VFNMADD231PS Z17, Z7, Z3
+	VFNMADD231PS Z18, Z7, Z3
+	VMOVUPS      Z19, Z11
+	VFMADD213PS  Z20, Z3, Z11
+	VFMADD213PS  Z21, Z3, Z11
+	VFMADD213PS  Z22, Z3, Z11
+	VFMADD213PS  Z23, Z3, Z11
+	VFMADD213PS  Z24, Z3, Z11
+	VMULPS       Z3, Z3, Z26
+	VFMADD213PS  Z3, Z26, Z11
+	VADDPS       Z25, Z11, Z11
+	VSCALEFPS.Z  Z7, Z11, K4, Z3
+	VMOVUPS      Z3, (DX)
+	ADDQ         $0x40, DX
+	SUBQ         $0x10, BX
+	JGE          factors
+
+fewFactors:
+	ADDQ         $0x10, BX
+	JZ           weights
+	MOVQ         $-1, SI
+	SHLXQ        BX, SI, SI
+	NOTQ         SI
+	KMOVW        SI, K1
+	VMOVUPS.Z    (DX), K1, Z3
+	VCMPPS       $0x05, Z15, Z3, K4
+	VMAXPS       Z3, Z15, Z3
+	VMOVUPS      Z16, Z7
+	VFMADD213PS  Z30, Z3, Z7
+	VSUBPS       Z30, Z7, Z7
+	VFNMADD231PS Z17, Z7, Z3
+	VFNMADD231PS Z18, Z7, Z3
+	VMOVUPS      Z19, Z11
+	VFMADD213PS  Z20, Z3, Z11
+	VFMADD213PS  Z21, Z3, Z11
+	VFMADD213PS  Z22, Z3, Z11
+	VFMADD213PS  Z23, Z3, Z11
+	VFMADD213PS  Z24, Z3, Z11
+	VMULPS       Z3, Z3, Z26
+	VFMADD213PS  Z3, Z26, Z11
+	VADDPS       Z25, Z11, Z11
+	VSCALEFPS.Z  Z7, Z11, K4, Z3
+	VMOVUPS      Z3, K1, (DX)
+
+weights:
+	MOVQ p+0(FP), DX
+	MOVQ rows+8(FP), BX
+
+row:
+	VBROADCASTSS  (AX), Z0
+	VXORPS        Z1, Z1, Z1
+	VMOVUPS       (DX), Z3
+	VSUBPS        Z0, Z3, Z3
+	VMOVUPS       64(DX), Z4
+	VSUBPS        Z0, Z4, Z4
+	VMOVUPS       128(DX), Z5
+	VSUBPS        Z0, Z5, Z5
+	VMOVUPS       192(DX), Z6
+	VSUBPS        Z0, Z6, Z6
+	VCMPPS        $0x05, Z15, Z3, K4
+	VCMPPS        $0x05, Z15, Z4, K5
+	VCMPPS        $0x05, Z15, Z5, K6
+	VCMPPS        $0x05, Z15, Z6, K7
+	VMAXPS        Z3, Z15, Z3
+	VMAXPS        Z4, Z15, Z4
+	VMAXPS        Z5, Z15, Z5
+	VMAXPS        Z6, Z15, Z6
+	VMOVUPS       Z16, Z7
+	VFMADD213PS   Z30, Z3, Z7
+	VMOVUPS       Z16, Z8
+	VFMADD213PS   Z30, Z4, Z8
+	VMOVUPS       Z16, Z9
+	VFMADD213PS   Z30, Z5, Z9
+	VMOVUPS       Z16, Z10
+	VFMADD213PS   Z30, Z6, Z10
+	VSUBPS        Z30, Z7, Z7
+	VSUBPS        Z30, Z8, Z8
+	VSUBPS        Z30, Z9, Z9
+	VSUBPS        Z30, Z10, Z10
+	VFNMADD231PS  Z17, Z7, Z3
+	VFNMADD231PS  Z17, Z8, Z4
+	VFNMADD231PS  Z17, Z9, Z5
+	VFNMADD231PS  Z17, Z10, Z6
+	VFNMADD231PS  Z18, Z7, Z3
+	VFNMADD231PS  Z18, Z8, Z4
+	VFNMADD231PS  Z18, Z9, Z5
+	VFNMADD231PS  Z18, Z10, Z6
+	VMOVUPS       Z19, Z11
+	VMOVUPS       Z19, Z12
+	VMOVUPS       Z19, Z13
+	VMOVUPS       Z19, Z14
+	VFMADD213PS   Z20, Z3, Z11
+	VFMADD213PS   Z20, Z4, Z12
+	VFMADD213PS   Z20, Z5, Z13
+	VFMADD213PS   Z20, Z6, Z14
+	VFMADD213PS   Z21, Z3, Z11
+	VFMADD213PS   Z21, Z4, Z12
+	VFMADD213PS   Z21, Z5, Z13
+	VFMADD213PS   Z21, Z6, Z14
+	VFMADD213PS   Z22, Z3, Z11
+	VFMADD213PS   Z22, Z4, Z12
+	VFMADD213PS   Z22, Z5, Z13
+	VFMADD213PS   Z22, Z6, Z14
+	VFMADD213PS   Z23, Z3, Z11
+	VFMADD213PS   Z23, Z4, Z12
+	VFMADD213PS   Z23, Z5, Z13
+	VFMADD213PS   Z23, Z6, Z14
+	VFMADD213PS   Z24, Z3, Z11
+	VFMADD213PS   Z24, Z4, Z12
+	VFMADD213PS   Z24, Z5, Z13
+	VFMADD213PS   Z24, Z6, Z14
+	VMULPS        Z3, Z3, Z26
+	VMULPS        Z4, Z4, Z27
+	VMULPS        Z5, Z5, Z28
+	VMULPS        Z6, Z6, Z29
+	VFMADD213PS   Z3, Z26, Z11
+	VFMADD213PS   Z4, Z27, Z12
+	VFMADD213PS   Z5, Z28, Z13
+	VFMADD213PS   Z6, Z29, Z14
+	VADDPS        Z25, Z11, Z11
+	VADDPS        Z25, Z12, Z12
+	VADDPS        Z25, Z13, Z13
+	VADDPS        Z25, Z14, Z14
+	VSCALEFPS.Z   Z7, Z11, K4, Z3
+	VSCALEFPS.Z   Z8, Z12, K5, Z4
+	VSCALEFPS.Z   Z9, Z13, K6, Z5
+	VSCALEFPS.Z   Z10, Z14, K7, Z6
+	VMOVUPS       Z3, (DX)
+	VADDPS        Z3, Z1, Z1
+	VMOVUPS       Z4, 64(DX)
+	VADDPS        Z4, Z1, Z1
+	VMOVUPS       Z5, 128(DX)
+	VADDPS        Z5, Z1, Z1
+	VMOVUPS       Z6, 192(DX)
+	VADDPS        Z6, Z1, Z1
+	VEXTRACTF32X8 $0x01, Z1, Y2
+	VADDPS        Y2, Y1, Y1
+	VEXTRACTF128  $0x01, Y1, X2
+	VADDPS        X2, X1, X1
+	VPERMILPS     $0x4e, X1, X2
+	VADDPS        X2, X1, X1
+	VPERMILPS     $0xb1, X1, X2
+	VADDPS        X2, X1, X1
+	VMOVSS        X1, (CX)
+	ADDQ          $+256, DX
+	ADDQ          $0x04, AX
+	ADDQ          $0x04, CX
+	DECQ          BX
 	JNZ           row
 	VZEROUPPER
 	RET
