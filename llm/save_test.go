@@ -660,6 +660,14 @@ func FuzzLoadSession(f *testing.F) {
 			f.Fatal(err)
 		}
 	}
+	// A format has a cache from its first session on, also if the session is not loaded in the end.
+	for _, d := range []dtype.DType{dtype.F32, dtype.Q8_0} {
+		if s, err := m.NewSession(llm.SessionOptions{KV: d}); err == nil {
+			if err := s.Close(); err != nil {
+				f.Fatal(err)
+			}
+		}
+	}
 	logits := make([]float32, m.Params().Vocabulary)
 	f.Fuzz(func(t *testing.T, file []byte, sealed bool) {
 		if file = slices.Clone(file); sealed && len(file) >= 4 {
@@ -677,7 +685,6 @@ func FuzzLoadSession(f *testing.F) {
 		} else if !errors.Is(err, llm.ErrSessionFile) && !errors.Is(err, llm.ErrContextFull) {
 			t.Errorf("error %v", err)
 		}
-		// A format has a cache from its first session on.
 		if n := m.Engine().Stats().Handles; n != before && err != nil {
 			t.Errorf("%d handles after %v, before %d", n, err, before)
 		}
