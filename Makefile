@@ -156,7 +156,7 @@ $(OPENBLAS):
 	@command -v apt-get >/dev/null || { echo "make bench-ops needs apt-get, and a Debian system"; exit 1; }
 	mkdir -p $(CACHE)/deb
 	cd $(CACHE)/deb && apt-get download $(OPENBLAS_PACKAGES) && for p in *.deb; do dpkg -x "$$p" root; done
-	mv $(CACHE)/deb/root/usr/lib/*-linux-gnu $@
+	mv "$$(dirname "$$(find $(CACHE)/deb/root -name openblas-pthread)")" $@
 	rm -rf $(CACHE)/deb
 
 $(STATICCHECK):

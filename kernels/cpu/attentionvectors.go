@@ -180,7 +180,8 @@ func (c *cache) place(at []int, page, row, head int) {
 // rowBytes returns the size of a row.
 func (c *cache) rowBytes() int { return c.d / c.dt.BlockSize() * c.dt.Size() }
 
-// widen sets b.Rows to the rows of the set, whose places are set, for a number of rows of queries.
+// widen sets b.Rows to the rows of the set, which rows of queries are going to use. loadVectors has found
+// their places.
 func (k *attention) widen(b *cacheBlock, c *cache, need keySet, rows int, s *scratch) bool {
 	b.D = whole(c.d)
 	inPlace := c.d == b.D && (c.dt == dtype.F32 || c.dt == dtype.F16 && rows <= directRows && k.loops.Vectors())

@@ -4,5 +4,5 @@ package simd
 
 import "github.com/fucina-go/fucina/internal/isa"
 
-// vectorise sets the functions of the level, of which there are none.
+// vectorise does nothing: without assembly, all levels use the Go code.
 func (*Kernel) vectorise(isa.Level) {}

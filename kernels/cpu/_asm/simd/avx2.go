@@ -112,9 +112,9 @@ func q4kRowsAVX2(fifth, vnni bool) {
 // minsOf is where the words of the minima of super-block r come.
 func minsOf(r int) reg.VecPhysical { return ymm(12 + (r+1)/2) }
 
-// addMins goes on with the words of the minima of super-block r, of which there are n. After the last
-// one, word r of X12 has the sum of those of super-block r of the lower lane, and the upper lane of Y12
-// the other ones. It needs the registers 12 to 14.
+// addMins adds the words that minsOf(r) has for super-block r, one of n. After the last super-block,
+// word r of X12 is the sum for super-block r of what was in lower lanes, and word r of the upper lane of
+// Y12 that of what was in upper lanes. It changes the registers 12 to 14.
 func addMins(r, n int) {
 	a, b, c := ymm(12), ymm(13), ymm(14)
 	switch {

@@ -307,7 +307,7 @@ func smallFormats2() (list []*small2) {
 	}
 	fifth := func(o int) func(m Mem, q reg.VecPhysical) {
 		return func(m Mem, q reg.VecPhysical) {
-			// Each byte gets the byte of its fifth bit, of which the bit is taken.
+			// Each byte of Y5 becomes the byte that has the fifth bit of its code. The mask leaves that bit.
 			VPBROADCASTD(m.Offset(o), reg.Y5)
 			VPSHUFB(reg.Y10, reg.Y5, reg.Y5)
 			VPAND(reg.Y11, reg.Y5, reg.Y5)
